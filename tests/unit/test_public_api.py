@@ -115,7 +115,7 @@ def test_results_and_errors_need_no_pydantic() -> None:
 
 
 # Of a run's end, and what a server does for a client, which is async.
-ALONE = ("close", "is_concluded", "release", "expose_to")
+ALONE = ("close", "is_concluded", "release", "record_in", "expose_to")
 TWINS = {AsyncSandbox: Sandbox, AsyncFiles: Files, AsyncBackgroundRun: BackgroundRun}
 
 
