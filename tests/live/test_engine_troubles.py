@@ -92,7 +92,7 @@ def test_an_engine_that_lets_nobody_in_says_what_to_do(place: Path) -> None:
                 check=False,
                 capture_output=True,
                 text=True,
-                env={**os.environ, "FUMEHOOD_AUDIT": "off"},
+                env={**os.environ, "FUMEHOOD_AUDIT": "off", "FUMEHOOD_LOGIN": "/nowhere/login.json"},
             )
         finally:
             path.unlink()

@@ -77,8 +77,11 @@ async def use_every_tool(client: Client) -> set[str]:
     assert "is closed" in await text(client, "close_session", session="s")
     assert "there is no session 's'" in await text(client, "python", code="1", session="s")
     await use_a_process(client)
+    assert "noted from now on" in await text(client, "changed_files")
+    await text(client, "write_file", path="notes/later.txt", content="new")
+    assert "notes/later.txt" in await text(client, "changed_files", wait=30)
     return {
-        *("python", "shell", "write_file", "edit_file", "read_file", "list_files"),
+        *("python", "shell", "write_file", "edit_file", "read_file", "list_files", "changed_files"),
         *("start_session", "reset_session", "close_session"),
         *("start_process", "read_process", "write_process", "stop_process"),
     }

@@ -27,12 +27,14 @@ secrets: [{name: EXAMPLE, from_env: HOOD_PROVE_TEST_SECRET, inject: {host: api.e
 commands: {allow: [ls, echo *]}
 resources: {cpu_time: 20s}
 """
-# Protection that is taken away -> the control whose trial notices.
+PLAIN = "name: plain\n"
+# Protection that is taken away -> the control whose trial notices, and the policy that is proved.
 NOTICED = {
-    "seccomp": "system calls",
-    "requests-judged": "network.allow",
-    "network-namespace": "network",
-    "wall-time": "resources.timeout",
+    "requests-judged": ("network.allow", POLICY),
+    "network-namespace": ("network", PLAIN),
+    "seccomp": ("system calls", PLAIN),
+    "capabilities": ("privileges", PLAIN),
+    "loopbacks-apart": ("network.shared_loopback", POLICY),
 }
 SAMPLE = ("requests-judged", "network-namespace")
 
@@ -113,7 +115,9 @@ def test_a_protection_that_is_taken_away_is_noticed(protection: str, policy: Pat
         path = copy / "src" / "fumehood" / patch.file
         assert patch.old in path.read_text()
         path.write_text(path.read_text().replace(patch.old, patch.new))
+    control, text = NOTICED[protection]
+    policy.write_text(text)
     command = [sys.executable, "-m", "fumehood", "prove", "--policy", policy, "--out", tmp_path, "--json"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(copy / "src")}, capture_output=True)
     assert done.returncode == 1, done.stderr
-    assert "broken" in results(tmp_path, NOTICED[protection]).values()
+    assert "broken" in results(tmp_path, control).values()

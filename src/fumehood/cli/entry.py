@@ -24,7 +24,6 @@ examples:
   hood run -c 'print(6 * 7)'              a line of code
   hood run --language sh - < build.sh     code from standard input
   hood run --policy analyst.yaml x.py     with what a policy allows
-  hood doctor                             what isolation works on this machine
 """
 
 

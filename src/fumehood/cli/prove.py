@@ -51,7 +51,7 @@ class ProveArguments(overrides.Arguments):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    description = "Try every control of a policy on this host, and write a signed report of what was seen."
+    description = "Try every control of a policy on this host, and write a signed report."
     parser = Parser(prog="hood prove", description=description, epilog=_DETAILS)
     overrides.add_options(parser, variables=False)
     parser.add_argument("--out", default=".", metavar="DIR", help="where the report goes, as JSON and HTML (here)")

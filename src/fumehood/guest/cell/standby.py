@@ -25,8 +25,8 @@ def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool
     try:
         isolation.before.carry_out()
         interpreter.wake()
-        if rehearses:
-            interpreter.rehearse(*_receive_rehearsal())
+        if rehearses and (received := _receive_rehearsal()):
+            interpreter.rehearse(*received)
         _serve(socket.socket(fileno=CHANNEL), isolation, interpreter)
     except StepError as error:
         os.write(CHANNEL, json.dumps(error.as_message()).encode())
@@ -37,18 +37,26 @@ def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool
         os._exit(1)
 
 
-def _receive_rehearsal() -> tuple[dict[str, Any], bytes]:
-    """A request of ours, which comes as those of the host do."""
+def _receive_rehearsal() -> tuple[dict[str, Any], bytes] | None:
+    """A request of ours, which comes as those of the host do.
+
+    None where it cannot be sent: this process has the limits of the program already, and the kernel counts descriptors
+    on their way for all processes of a user.
+    """
+    descriptors: list[int] = []
     ours, theirs = wire.socket_pair()
     with ours, theirs:
-        # No memory file, as the host's is: a policy that lists what may be executed does not allow them.
-        data = os.open(RUN_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC)
-        os.write(data, REHEARSAL)
-        socket.send_fds(ours, [b"{}"], [data])
-        _, descriptors = wire.receive(theirs)
-    request, body = wire.read_sealed_file(descriptors[0])
-    wire.close_all([data, *descriptors])
-    return request, body
+        try:
+            # No memory file, as the host's is: a policy that lists what may be executed does not allow them.
+            descriptors.append(os.open(RUN_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC))
+            os.write(descriptors[0], REHEARSAL)
+            socket.send_fds(ours, [b"{}"], descriptors)
+            descriptors += wire.receive(theirs)[1]
+            return wire.read_sealed_file(descriptors[1])
+        except OSError:
+            return None
+        finally:
+            wire.close_all(descriptors)
 
 
 def _serve(channel: socket.socket, isolation: Isolation, interpreter: GuestInterpreter) -> None:

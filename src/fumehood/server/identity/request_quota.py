@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from fumehood.egress.limits import TokenBucket
-from fumehood.server.storage.database import Database
+from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.quotas import Limit, Quota, QuotaExceededError, read_limits
 
 _KNOWN_SECONDS = 5.0
@@ -51,8 +51,13 @@ class RequestQuota:
         known = self._limits.get(tenant)
         if known and known[1] > time.monotonic():
             return known[0]
-        async with self._database.transaction(tenant) as transaction:
-            limit = (await read_limits(transaction, tenant))[Quota.REQUESTS]
+        try:
+            async with self._database.transaction(tenant) as transaction:
+                limit = (await read_limits(transaction, tenant))[Quota.REQUESTS]
+        except StorageError:
+            if known:
+                return known[0]  # while the database is away, as it was
+            raise
         if len(self._limits) >= _MOST_TENANTS:
             self._limits.clear()
             self._buckets.clear()

@@ -26,6 +26,7 @@ from fumehood.server.sandboxes.policy_change import changed_policy
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database, StorageError
+from fumehood.server.tenants.meter import DatabaseAwayError
 from fumehood.server.tracing import OFF, Tracing
 
 Loss = Callable[[str], object]
@@ -115,7 +116,10 @@ class SandboxRegistry:
 
     async def admit_call(self, principal: Principal) -> None:
         """Counts a call of the channel as a request of the tenant."""
-        await self._requests.wait(principal.tenant)
+        try:
+            await self._requests.wait(principal.tenant)
+        except StorageError as error:
+            raise DatabaseAwayError from error
 
     async def fork(self, opened: OpenSandbox, count: int) -> list[str]:
         self.forks.check_room(opened.tenant, count)

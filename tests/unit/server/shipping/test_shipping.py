@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -158,7 +159,8 @@ def test_a_receiver_that_does_not_read_in_time_has_not_confirmed(state: Path, st
         settings = SyslogSettings.model_validate({"kind": "syslog", "address": address})
         shipper = start(SyslogSink(settings, seconds=0.2))
         wait_until(lambda: shipper.state.failures >= 1, 30, "the time is over")
-        assert (shipper.state.sent, "has not read everything" in str(shipper.state.error)) == (0, True)
+        assert shipper.state.sent == 0
+    assert re.search("has not read everything|timed out", str(shipper.state.error))  # on whichever step time runs out
 
 
 def test_a_webhook_is_signed_and_a_sink_that_was_away_misses_nothing(state: Path, start: Start, tmp_path: Path) -> None:
