@@ -14,6 +14,7 @@ from benchmarks import (
     egress,
     forks,
     packages,
+    processes,
     remote,
     runs,
     runtimes,
@@ -37,6 +38,7 @@ def groups(many_records: int) -> dict[str, Group]:
         "remote": remote.measure,
         "gateway": lambda _: egress.measure(),
         "runtime": runtimes.measure,
+        "processes": processes.measure,
         "containers": containers.measure,
     }
 

@@ -14,7 +14,9 @@ from autogen_core import (
     TopicId,
     TypeSubscription,
     message_handler,
+    try_get_known_serializers_for_type,
 )
+from autogen_ext.runtimes.grpc import GrpcWorkerAgentRuntime
 
 
 @dataclass
@@ -99,3 +101,19 @@ async def open_side(heard: Callable[[], None]) -> AsyncIterator[AutoGenSide]:
         yield AutoGenSide(runtime)
     finally:
         await runtime.stop()
+
+
+class DistantSide:
+    """Asks a greeter in another process, through AutoGen's gRPC runtime."""
+
+    def __init__(self, runtime: GrpcWorkerAgentRuntime) -> None:
+        self._runtime = runtime
+
+    async def ask(self) -> None:
+        await self._runtime.send_message(Greeting("Anna"), AgentId("greeter", "default"))
+
+
+def introduce(runtime: GrpcWorkerAgentRuntime) -> None:
+    """Both processes have to know the messages."""
+    for each in (Greeting, Reply):
+        runtime.add_message_serializer(try_get_known_serializers_for_type(each))

@@ -35,6 +35,7 @@ def audit_folder() -> Iterator[str]:
     os.environ["FUMEHOOD_APPROVALS"] = os.path.join(folder, "approvals")
     os.environ["FUMEHOOD_TRUST"] = os.path.join(folder, "trust")
     os.environ["FUMEHOOD_SANDBOXES"] = os.path.join(folder, "sandboxes")
+    os.environ["FUMEHOOD_LOGIN"] = os.path.join(folder, "login.json")
     os.environ["FUMEHOOD_SERVER_STATE"] = os.path.join(folder, "server")
     os.environ["FUMEHOOD_KEEPER"] = "off"
     yield folder

@@ -12,8 +12,8 @@ import pytest
 
 CONTAINERS = ("docker", "gvisor")
 DOCKER, GVISOR = ("docker",), ("gvisor",)
-ELSEWHERE = ("remote", "cluster")
-"""At a server: in its own process, and on a worker of a cluster."""
+ELSEWHERE = ("remote", "remote-postgresql", "cluster")
+"""At a server: in its own process, with either database, and on a worker of a cluster."""
 CLUSTER = ("cluster",)
 
 
@@ -51,10 +51,20 @@ _COUNTLESS = (
 DIFFERENCES = (
     Difference(
         CLUSTER,
-        "snapshots belong to the host that made them, and workers begin with none",
+        "snapshots, forks and named sandboxes belong to the host that has them, and workers have none",
         (
             "test_a_sandbox_begins_with_a_snapshot_as_it_was",
             "test_a_snapshot_that_does_not_fit_or_a_workspace_in_use_is_refused",
+            "test_forks_share_what_is_stored_and_see_nothing_of_each_other",
+            "test_a_named_sandbox_keeps_its_files_and_its_policy",
+        ),
+    ),
+    Difference(
+        CLUSTER,
+        "ports of a sandbox on a worker are not passed on",
+        (
+            "test_the_host_and_other_runs_reach_a_port_while_it_is_open",
+            "test_a_port_that_the_policy_does_not_list_is_denied",
         ),
     ),
     Difference(
@@ -64,25 +74,6 @@ DIFFERENCES = (
             "test_a_language_that_the_sandbox_lacks_is_refused_with_those_it_has",
             "test_a_new_language_is_one_entry",
             "test_whoever_opens_a_dangerous_policy_is_warned",
-        ),
-    ),
-    Difference(
-        ELSEWHERE,
-        "a server keeps a sandbox to the policy that it was opened with",
-        (
-            "test_rules_change_while_a_run_goes_on",
-            "test_a_sandbox_can_be_cut_off",
-            "test_nothing_but_the_rules_can_change",
-        ),
-    ),
-    Difference(
-        ELSEWHERE,
-        "ports, forks and sandboxes with names are those of this machine",
-        (
-            "test_the_host_and_other_runs_reach_a_port_while_it_is_open",
-            "test_a_port_that_the_policy_does_not_list_is_denied",
-            "test_forks_share_what_is_stored_and_see_nothing_of_each_other",
-            "test_a_named_sandbox_keeps_its_files_and_its_policy",
         ),
     ),
     Difference(

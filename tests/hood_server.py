@@ -41,6 +41,11 @@ class RunningServer(NamedTuple):
         """The tenant's."""
         return AuditLog.at(self.folder / "tenants" / TENANT / "audit")
 
+    @property
+    def store(self) -> Path:
+        """Of the tenant's snapshots and named sandboxes."""
+        return self.folder / "tenants" / TENANT / "sandboxes"
+
 
 @contextmanager
 def running_server(**settings: object) -> Iterator[RunningServer]:
@@ -80,6 +85,7 @@ async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: th
 
 async def _make_key(server: ServerState) -> str:
     await create_tenant(server.database, TENANT, "tests")
+    server.chains.folder_of(TENANT)  # before a test looks into it
     for quota in Quota:
         await set_limit(server.database, TENANT, quota, _PLENTY, "tests")
     await put_secret(server.database, server.sealing, TENANT, SECRET_VARIABLE, TOKEN, "tests")

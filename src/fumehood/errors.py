@@ -11,6 +11,7 @@ FumehoodError
 │   │   └── ApprovalPendingError  a request is open, and this call does not wait for its answer
 │   ├── NotGrantedError     the grants of an agent do not have this
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
+├── QuotaError            the tenant of a server: it has used up what it may have; names the quota
 ├── DeliveryError         the runtime of the agents: a message was not delivered, or no answer came back
 │   ├── DeadlineError       not in time
 │   ├── OverloadedError     a queue, or the number of agents, is at its limit
@@ -111,6 +112,18 @@ class NotGrantedError(DeniedError):
         self.agent, self.action, self.target = agent, action, target
 
 
+class QuotaError(FumehoodError):
+    """A server refuses because the tenant is at a limit; nothing was started.
+
+    `quota` is its name, `most` its value, `used` how much of it is used, and `resets` when there is room again, in
+    seconds since 1970, as far as that is known.
+    """
+
+    def __init__(self, text: str, *, quota: str, most: float, used: float, resets: float | None) -> None:
+        super().__init__(text)
+        self.quota, self.most, self.used, self.resets = quota, most, used, resets
+
+
 class DeliveryError(FumehoodError):
     """A message did not get to an agent, or no answer came back."""
 
@@ -133,6 +146,13 @@ class RefusedError(DeliveryError):
 
 class AgentFailedError(DeliveryError):
     """The other agent could not be made, or its handler raised an error."""
+
+
+class AgentLostError(DeliveryError):
+    """The process that was the other agent's home is gone, or the connection to it was, before there was an answer.
+
+    Whether the message had an effect is not known; it is not sent again.
+    """
 
 
 class StoppedError(DeliveryError):

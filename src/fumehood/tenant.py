@@ -39,6 +39,27 @@ class RunMeter(Protocol):
         ...
 
 
+class DiskLimits(Protocol):
+    """How many named sandboxes and snapshots a tenant may keep, how large together, and for how long.
+
+    The methods raise when there would be more.
+    """
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def days(self) -> int:
+        """What was not used for so long is removed; 0 is never."""
+        ...
+
+    def check_sandboxes(self, count: int) -> None: ...
+
+    def check_snapshots(self, count: int) -> None: ...
+
+    def check_size(self, size_bytes: int) -> None: ...
+
+
 class EgressMeter(Protocol):
     """Counts the bytes that a tenant's sandboxes exchange with the outside. Calls come from the gateway's thread."""
 
@@ -77,6 +98,8 @@ class Tenant:
     memory_bytes: int | None = None
     """The most that all its runs may use together."""
     meter: RunMeter | None = None
+    disk: DiskLimits | None = None
+    """Of what it keeps in `folder`; without them those of this process."""
     egress: EgressMeter | None = None
 
     def __post_init__(self) -> None:

@@ -6,8 +6,10 @@ A backend joins by being added to BACKENDS; no test may ask which one it runs on
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -16,9 +18,11 @@ import engine
 import pytest
 import sampling
 from containers import EMPTY, LendSandbox, OpenContainers, lent, open_containers, without_spares
+from contract.recorded import Recorded
 from requirements import require
 
 from fumehood import AsyncSandbox, FumehoodError, Policy, Sandbox
+from fumehood.audit import AuditLog, Query
 from fumehood.remote.server import connect
 
 if TYPE_CHECKING:
@@ -26,9 +30,15 @@ if TYPE_CHECKING:
 
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
-BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), *differences.ELSEWHERE]
+# `make test-all` has a server with PostgreSQL, too: to a sandbox it makes no difference what its tenants are kept in.
+ELSEWHERE = [
+    *("remote", "cluster"),
+    *(["remote-postgresql"] if sampling.is_whole() and os.geteuid() == 0 else ()),
+]
+BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), *ELSEWHERE]
 
 
+_SERVERS = {"remote": "sqlite_server", "remote-postgresql": "postgresql_server", "cluster": "cluster_server"}
 # What these are about is not the client's: mounts of its files, its audit log, its package index, its own network.
 NOT_REMOTE = (
     "test_audit.py",
@@ -84,7 +94,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[RunningServer]:
+def sqlite_server() -> Iterator[RunningServer]:
     import hood_server  # which takes a second, and few processes need it
 
     with hood_server.running_server(strict=False, private_networks=[hood_server.TENANT]) as running:
@@ -103,17 +113,58 @@ def cluster_server() -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[RunningServer]:
+    import hood_server
+    import postgresql
+
+    with postgresql.running() as postgres:
+        settings = {"database": postgres.create_database(), "private_networks": [hood_server.TENANT]}
+        with hood_server.running_server(strict=False, **settings) as running:
+            yield running
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> RunningServer:
+    """The one of the test's place."""
+    place = differences.backend_of(request.node)  # pyright: ignore[reportUnknownMemberType]
+    return request.getfixturevalue(_SERVERS[place])
+
+
 @pytest.fixture
 def elsewhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sandboxes of the test are at a server: by the environment, and those of the async API by another opener."""
-    place = differences.backend_of(request.node)
-    server: RunningServer = request.getfixturevalue("cluster_server" if place == "cluster" else "server")
+    server: RunningServer = request.getfixturevalue("server")
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)
     module: ModuleType = request.module  # pyright: ignore[reportUnknownMemberType]
     opener = connect(server.url, server.key).sandbox
     monkeypatch.setattr(module, "AsyncSandbox", opener, raising=False)
     monkeypatch.setattr("containers.AsyncSandbox", opener)
+
+
+@pytest.fixture
+def recorded(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Recorded:
+    if "elsewhere" not in request.fixturenames:
+        log = AuditLog.at(tmp_path / "audit")
+        return Recorded(log, {"audit": log}, 0)
+    server: RunningServer = request.getfixturevalue("server")
+    return Recorded(server.log, {}, max((record.seq for record in server.log.find(Query())), default=0))
+
+
+@pytest.fixture
+def store(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """The folder of snapshots and named sandboxes, for this test alone."""
+    if "elsewhere" in request.fixturenames:
+        server: RunningServer = request.getfixturevalue("server")
+        folder = server.store
+    else:
+        folder = tmp_path / "sandboxes"
+        monkeypatch.setenv("FUMEHOOD_SANDBOXES", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

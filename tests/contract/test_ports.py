@@ -9,13 +9,12 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import web_server
+from contract.recorded import Recorded
 
 from fumehood import BackgroundRun, DeniedError, ExposedPort, Policy, Sandbox, UsageError
-from fumehood.audit import AuditLog, Query
 
 MakePolicy = Callable[..., Policy]
 PUBLISHED = {"publish": [web_server.PORT]}
@@ -52,9 +51,8 @@ def serving(box: Sandbox) -> tuple[BackgroundRun, ExposedPort]:
     return run, port
 
 
-def test_the_host_and_other_runs_reach_a_port_while_it_is_open(make_policy: MakePolicy, tmp_path: Path) -> None:
-    log = AuditLog.at(tmp_path)
-    with Sandbox(make_policy(network=PUBLISHED), audit=log) as box:
+def test_the_host_and_other_runs_reach_a_port_while_it_is_open(make_policy: MakePolicy, recorded: Recorded) -> None:
+    with Sandbox(make_policy(network=PUBLISHED), **recorded.options) as box:
         run, port = serving(box)
         status, page = get(port, "/seen?a=1&b")
         seen = json.loads(page)
@@ -69,7 +67,7 @@ def test_the_host_and_other_runs_reach_a_port_while_it_is_open(make_policy: Make
         port.close()
         with pytest.raises(ConnectionRefusedError):
             get(port, "/")
-    records = [record for record in log.find(Query()) if record.kind.startswith("port.")]
+    records = [record for record in recorded.records() if record.kind.startswith("port.")]
     assert (records[0].kind, records[-1].kind) == ("port.exposed", "port.closed")
     asked = {(record.data["method"], record.data["path"], record.data["status"]) for record in records[1:-1]}
     assert asked == {("GET", "/seen", 200), ("GET", "/echo", 101), ("WEBSOCKET", "/echo", 101), ("GET", "/", 502)}

@@ -30,9 +30,7 @@ for top, folders, files in sorted(os.walk('.')):
 """
 
 
-@pytest.fixture(autouse=True)
-def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FUMEHOOD_SANDBOXES", str(tmp_path / "sandboxes"))
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def fill(box: Sandbox) -> str:
@@ -53,21 +51,21 @@ def test_a_sandbox_begins_with_a_snapshot_as_it_was(make_policy: MakePolicy) -> 
 
 
 @pytest.mark.one_container
-def test_forks_share_what_is_stored_and_see_nothing_of_each_other(make_policy: MakePolicy, tmp_path: Path) -> None:
+def test_forks_share_what_is_stored_and_see_nothing_of_each_other(make_policy: MakePolicy, store: Path) -> None:
     with Sandbox(make_policy()) as box:
         before = fill(box)
         one, two = box.fork(2)
-        stored = _stored_bytes(tmp_path)
+        stored = _stored_bytes(store)
         with one, two:
             one.run("open('d/small', 'w').write('one'); open('new', 'w')").check()
             assert two.run(LOOK).stdout == box.run(LOOK).stdout == before
             assert one.run(argv=["cat", "d/small"]).stdout == "one"
             assert one.snapshot().new_bytes == len("one")
-        assert _stored_bytes(tmp_path) == stored + len("one")
+        assert _stored_bytes(store) == stored + len("one")
 
 
-def _stored_bytes(tmp_path: Path) -> int:
-    return sum(path.stat().st_size for path in (tmp_path / "sandboxes" / "blobs").rglob("*") if path.is_file())
+def _stored_bytes(store: Path) -> int:
+    return sum(path.stat().st_size for path in (store / "blobs").rglob("*") if path.is_file())
 
 
 @pytest.mark.one_container

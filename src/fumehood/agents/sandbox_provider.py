@@ -14,6 +14,7 @@ from typing import Protocol
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import Trail
 from fumehood.policy import Policy
+from fumehood.remote.place import find_server
 from fumehood.sandbox.audit import AuditChoice, find_trail
 from fumehood.sandbox.interface import AnySandbox, Opener
 from fumehood.sandbox.opener import LocalOpener
@@ -63,7 +64,7 @@ class LocalSandboxProvider:
     async def opened(
         self, policy: Policy, *, session: bool, trail: Trail, wanted: Opener | None
     ) -> AsyncIterator[LocalSandbox]:
-        opener = wanted or LocalOpener(audit=trail if trail.is_on else False)
+        opener = wanted or find_server() or LocalOpener(audit=trail if trail.is_on else False)
         async with opener.sandbox(policy, session=session, gated=True) as box:
             yield LocalSandbox(box)
 

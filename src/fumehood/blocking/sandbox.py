@@ -17,6 +17,7 @@ from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy
 from fumehood.policy.arguments import Seconds
+from fumehood.remote.place import find_server
 from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox, OneRunSandbox, run_once
 from fumehood.sandbox.audit import AuditChoice
@@ -24,6 +25,7 @@ from fumehood.sandbox.interface import SandboxOptions
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
 
 if TYPE_CHECKING:
+    from fumehood.backends.interface import EnforcementReport
     from fumehood.remote.server import Server
     from fumehood.snapshots import Snapshot
 
@@ -36,9 +38,11 @@ def _blocking_open(method: Callable[P, AsyncSandbox]) -> Callable[Concatenate[ty
 
     @wraps(cast("MethodType", method).__func__)
     def open_named(cls: type[Box], *args: P.args, **kwargs: P.kwargs) -> Box:
-        if place := _find_server():
-            raise UsageError(f"{place} has no sandboxes with names yet; unset FUMEHOOD_SERVER for one of this machine")
-        return cls._driving(method(*args, **kwargs))  # pyright: ignore[reportPrivateUsage]  # of this module
+        target, place = method, find_server()
+        if place is not None:
+            _refuse_audit(kwargs.pop("audit", None), place)
+            target = cast("Callable[P, AsyncSandbox]", place.open)
+        return cls._driving(target(*args, **kwargs))  # pyright: ignore[reportPrivateUsage]  # of this module
 
     return open_named
 
@@ -46,7 +50,8 @@ def _blocking_open(method: Callable[P, AsyncSandbox]) -> Callable[Concatenate[ty
 class Sandbox:
     """`with Sandbox(policy) as box`: every method blocks and otherwise is that of `AsyncSandbox`.
 
-    It is at a server if FUMEHOOD_SERVER names one, or `server` is given; then `policy` may be a name of its catalogue.
+    It is at a server if FUMEHOOD_SERVER or `hood login` names one, or `server` is given; then `policy` may be a name of
+    its catalogue.
     """
 
     @known_keywords(elsewhere=place_in_policy)
@@ -73,7 +78,7 @@ class Sandbox:
             keep_tmp=keep_tmp,
             snapshot=snapshot,
         )
-        self._drive(_make_target(server or _find_server(), policy, audit, options))
+        self._drive(_make_target(server or find_server(), policy, audit, options))
 
     @classmethod
     def _driving(cls, target: AsyncSandbox) -> Self:
@@ -137,6 +142,10 @@ class Sandbox:
     def enforcement(self) -> Mapping[str, str]:
         return self.target.enforcement
 
+    @property
+    def enforcement_report(self) -> EnforcementReport:
+        return self.target.enforcement_report
+
     run = blocking(AsyncSandbox.run)
     stream = blocking_iterator(AsyncSandbox.stream)
     send_signal = blocking(AsyncSandbox.send_signal)
@@ -191,18 +200,9 @@ def run(
         cwd       where it starts: relative to the workspace, or absolute
         timeout   seconds, or text such as "500ms"; shortens the policy's limit
     """
-    if place := _find_server():
+    if place := find_server():
         return shared_loop().call(partial(place.run, code, policy, packages=packages, **options))
     return shared_loop().call(partial(run_once, OneRunSandbox(policy, packages=packages), code, options))
-
-
-def _find_server() -> Server | None:
-    """The one that the environment names. Nothing of it is imported where there is none."""
-    if not os.environ.get("FUMEHOOD_SERVER"):
-        return None
-    from fumehood.remote.server import connect
-
-    return connect()
 
 
 def _make_target(
@@ -211,6 +211,10 @@ def _make_target(
     """A sandbox here, or one at a server, which has the same methods."""
     if server is None:
         return AsyncSandbox(policy, audit=audit, **options)
+    _refuse_audit(audit, server)
+    return cast("AsyncSandbox", server.sandbox(policy, **options))
+
+
+def _refuse_audit(audit: object, server: Server) -> None:
     if audit is not None:
         raise UsageError(f"what a sandbox at {server.url} does is recorded there; leave `audit` out")
-    return cast("AsyncSandbox", server.sandbox(policy, **options))

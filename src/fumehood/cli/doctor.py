@@ -18,9 +18,10 @@ from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.output import BOLD, COLUMNS, DIM, GREEN, RED, YELLOW, paint, wrapped
-from fumehood.errors import FumehoodError, UnenforceableError
+from fumehood.errors import FumehoodError, UnenforceableError, UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.remote.login import find_login
+from fumehood.sandbox.async_sandbox import PLACE, AsyncSandbox
 
 _PROGRAM = "print(6 * 7)"
 _EXPECTED = "42\n"
@@ -92,6 +93,7 @@ def execute(arguments: list[str]) -> int:
     if chosen.json:
         found = {
             "works": smoke_test.works,
+            "place": _place(),
             **asdict(diagnosis),
             "trial": asdict(smoke_test),
             "backends": list(map(asdict, backends)),
@@ -139,6 +141,17 @@ def _lines(diagnosis: Diagnosis, smoke_test: SmokeTest, backends: list[BackendSt
         yield from (f"  {state.name:8} {first.strip()}", *more)
     yield ""
     yield _verdict(diagnosis, smoke_test)
+    if (place := _place()) != PLACE:
+        yield f"Sandboxes are opened elsewhere: at {place}. All of the above is this machine's."
+
+
+def _place() -> str:
+    """Where a sandbox would be opened; a login that cannot be used says why."""
+    try:
+        login = find_login()
+    except UsageError as error:
+        return str(error)
+    return PLACE if login is None else login.url
 
 
 def _check_lines(check: MechanismCheck) -> Iterator[str]:

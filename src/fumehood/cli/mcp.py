@@ -22,6 +22,7 @@ from fumehood.cli.output import say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.policy.quantities import parse_duration
+from fumehood.remote.place import find_server
 from fumehood.sandbox.admission import warn_of_dangers
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def execute(arguments: list[str]) -> int:
     policy = overrides.load_policy(chosen)
     policy_choice.tell(chosen)
     # At the start, where the message is seen, and not when the first call comes.
-    select_backend(policy).check(policy)
+    if find_server() is None:
+        select_backend(policy).check(policy)
     warn_of_dangers(policy)
     return _serve(chosen, policy, idle_seconds)
 

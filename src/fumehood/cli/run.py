@@ -7,7 +7,6 @@ and has started the interpreter of the cell: `task` does the rest.
 from __future__ import annotations
 
 import argparse
-import os
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from fumehood.cli import overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.commands import UncollectedImports
 from fumehood.cli.program import check_program
+from fumehood.remote.login import find_login
 
 if TYPE_CHECKING:
     from fumehood.backends.native.prestart import Prestart
@@ -113,7 +113,7 @@ def execute(arguments: list[str]) -> int:
 def _execute(chosen: Arguments, words: list[str], prestart: Prestart) -> int:
     with UncollectedImports():
         policy = load_policy(chosen)
-        if not chosen.learn and not policy.approvals and not os.environ.get("FUMEHOOD_SERVER"):
+        if not chosen.learn and not policy.approvals and find_login() is None:
             from fumehood.backends.selection import start_cell_early
 
             start_cell_early(policy, prestart)

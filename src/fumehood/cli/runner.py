@@ -8,13 +8,14 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import anyio
 
 from fumehood.cli.artifacts import ArtifactSaver
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import ProgramOutput, say
+from fumehood.cli.place import fresh_sandbox, named_sandbox
 from fumehood.errors import AuditError, FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.frozen import frozen
@@ -27,7 +28,6 @@ from fumehood.sandbox.request import RunOptions
 if TYPE_CHECKING:
     from fumehood.audit import Trail
     from fumehood.cli.notebook import Notebook
-    from fumehood.remote.server import Server
 
 # Between a signal that the program was handed and its end by force.
 _GRACE_SECONDS = 3.0
@@ -208,19 +208,10 @@ def _source(job: Job, code: bytes) -> bytes | None:
 def _sandbox(job: Job, audit: Trail | None) -> AsyncSandbox:
     if job.sandbox is not None:
         policy, once = (None if job.sandbox_policy == "own" else job.policy), job.sandbox_policy == "once"
-        return AsyncSandbox.open(job.sandbox, policy, once=once, wait=job.waits, progress=_tell, audit=audit)
-    if server := _find_server():
-        remote = server.sandbox(job.policy, session=job.session, progress=_tell, learn=job.learn)
-        return cast("AsyncSandbox", remote)  # it has the methods that are used here
-    return AsyncSandbox(job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True)
-
-
-def _find_server() -> Server | None:
-    if not os.environ.get("FUMEHOOD_SERVER"):
-        return None
-    from fumehood.remote.server import connect
-
-    return connect()
+        return named_sandbox(job.sandbox, policy, once=once, wait=job.waits, progress=_tell, audit=audit)
+    return fresh_sandbox(
+        job.policy, session=job.session, learn=job.learn, gated=bool(job.policy.approvals), progress=_tell, audit=audit
+    )
 
 
 def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:

@@ -58,12 +58,12 @@ def _execute(chosen: overrides.Arguments, command: list[str], prestart: Prestart
     with UncollectedImports():
         from fumehood.backends.selection import use_prestart
         from fumehood.cli import policy_choice
+        from fumehood.cli.place import fresh_sandbox
         from fumehood.policy import Policy
-        from fumehood.sandbox.async_sandbox import AsyncSandbox
     policy = overrides.load_policy(chosen, Policy(resources=INTERACTIVE))
     policy_choice.tell(chosen)
     use_prestart(policy, prestart)
-    return converse(AsyncSandbox(policy, progress=say), chosen, command)
+    return converse(fresh_sandbox(policy, progress=say), chosen, command)
 
 
 def converse(box: AsyncSandbox, chosen: overrides.Arguments, command: list[str]) -> int:

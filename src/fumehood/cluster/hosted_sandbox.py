@@ -10,9 +10,10 @@ from collections.abc import Callable
 from fumehood.audit.trail import Trail
 from fumehood.cluster.lease import now
 from fumehood.cluster.opening import WorkerOpening
+from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import MessageCarrier
-from fumehood.remote.policies import pack_policy
+from fumehood.remote.policies import pack_policy, unpack_policy
 from fumehood.remote.service import SandboxService
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
@@ -41,7 +42,7 @@ class HostedSandbox:
             audit=trail,
             tenant=opening.tenant,
         )
-        self.service = SandboxService(self.box, self._close_for_client)
+        self.service = SandboxService(self.box, self)
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = now()
         """When the last carrier was lost, if none is in use."""
@@ -93,8 +94,17 @@ class HostedSandbox:
             self._carrier.cancel()
             await asyncio.gather(self._carrier, return_exceptions=True)
 
-    async def _close_for_client(self, is_failing: bool) -> None:
+    async def admit_call(self, call: str) -> None:
+        """The server has counted and judged it."""
+
+    async def close_for_client(self, is_failing: bool) -> None:
         await self._leave(EndedByWorkerError("failed") if is_failing else None)
+
+    async def fork(self, count: int) -> list[str]:
+        raise UsageError("a sandbox on a worker of a cluster cannot be forked")
+
+    async def change_policy(self, wanted: object) -> None:
+        await self.box.change_policy(unpack_policy(wanted))
 
     async def close(self, reason: str) -> None:
         """Whatever happens in it; returns when nothing of it is left."""

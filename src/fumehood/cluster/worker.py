@@ -161,17 +161,17 @@ class ClusterWorker:
         return lost
 
     async def _report(self, client: Client) -> None:
-        """To the server that was heard last; kept for the next time if there is none."""
-        owner = max(self._heard, key=lambda each: self._heard[each], default=None)
-        if owner is None or not client.is_connected:
-            return
+        """To servers that have opened sandboxes of the tenant; kept for the next time while NATS is away."""
         from nats.errors import Error
 
+        if not client.is_connected:
+            return
         for report in [*self._service.take_used(), *await self._new_checkpoints()]:
-            try:
-                await client.publish(subjects.report(owner[0], self.name, owner[1]), json.dumps(report).encode())
-            except (Error, OSError) as error:
-                _log.warning("a report to server %s is lost: %s", owner[0], error)
+            for server, instance in self._service.owners_of(report):
+                try:
+                    await client.publish(subjects.report(server, self.name, instance), json.dumps(report).encode())
+                except (Error, OSError) as error:
+                    _log.warning("a report to server %s is lost: %s", server, error)
 
     async def _new_checkpoints(self) -> list[dict[str, Any]]:
         if now() < self._next_checkpoints and not self._service.is_draining:

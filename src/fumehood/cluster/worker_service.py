@@ -36,6 +36,7 @@ Owner = tuple[str, str]
 """A server, and one process of it."""
 _FIRST_MESSAGE_SECONDS = 10
 _MOST_WARM = 64
+_MOST_OWNERS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -64,6 +65,8 @@ class WorkerService:
         """By the subject that messages come on."""
         self._meters: dict[str, WorkerMeter] = {}
         self._logs: dict[str, AuditLog] = {}
+        self._owners: dict[str, list[Owner]] = {}
+        """By tenant, the servers that have opened sandboxes for it; the last one comes last."""
         self._warm: OrderedDict[str, None] = OrderedDict()
         """Digests of policies that were opened lately: what they need is likely to be ready."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,6 +83,11 @@ class WorkerService:
             "warm": list(self._warm),
             "draining": self.is_draining,
         }
+
+    def owners_of(self, report: Mapping[str, Any]) -> list[Owner]:
+        """Who gets it: a checkpoint, all servers of the tenant, as witnesses; usage, one, to be counted once."""
+        owners = self._owners.get(str(report["tenant"]), [])
+        return owners if "checkpoint" in report else owners[-1:]
 
     def take_used(self) -> list[dict[str, Any]]:
         """What runs of each tenant have used since the last time."""
@@ -199,6 +207,7 @@ class WorkerService:
         opening = unpack_opening(header, folder, meter)
         meter.set_limits(opening.limits)
         log = self._logs[name] = AuditLog.at(folder / "audit")
+        self._owners[name] = [*(each for each in self._owners.get(name, ()) if each != owner), owner][-_MOST_OWNERS:]
         return HostedSandbox(opening, owner, Trail(log, opening.principal, name), self._forget)
 
     def _folder_of(self, tenant: str) -> Path:

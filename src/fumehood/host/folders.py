@@ -13,7 +13,11 @@ from fumehood.errors import FumehoodError, UsageError
 from fumehood.frozen import frozen
 
 _REMOVAL_ATTEMPTS, _PAUSE_SECONDS = 40, 0.05
-_XDG = {"cache": ("XDG_CACHE_HOME", ".cache"), "state": ("XDG_STATE_HOME", ".local/state")}
+_XDG = {
+    "cache": ("XDG_CACHE_HOME", ".cache"),
+    "config": ("XDG_CONFIG_HOME", ".config"),
+    "state": ("XDG_STATE_HOME", ".local/state"),
+}
 
 
 @frozen
@@ -70,7 +74,7 @@ def find_home(variables: Mapping[str, str]) -> Path:
     return Path(chosen)
 
 
-def user_folder(kind: Literal["cache", "state"], variables: Mapping[str, str], instead: str) -> Path:
+def user_folder(kind: Literal["cache", "config", "state"], variables: Mapping[str, str], instead: str) -> Path:
     """The XDG folder of this kind, for Fumehood. `instead` is the variable to set where the user has no home folder."""
     variable, below_home = _XDG[kind]
     chosen = variables.get(variable, "")

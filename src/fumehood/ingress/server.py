@@ -33,14 +33,23 @@ _log = logging.getLogger(__name__)
 
 
 class PortServer:
-    """One port of one sandbox. `connect` opens a connection to it, from the gateway's thread."""
+    """One port of one sandbox. `connect` opens a connection to it, from the gateway's thread.
 
-    def __init__(self, gateway: Gateway, port: int, connect: Callable[[], Awaitable[socket.socket]]) -> None:
+    With `client_port` its address is that port of another machine's loopback, where a client of ours listens: nothing
+    listens here, and connections come by `admit`.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        port: int,
+        connect: Callable[[], Awaitable[socket.socket]],
+        client_port: int | None = None,
+    ) -> None:
         self._gateway, self._connect, self.port = gateway, connect, port
         self._memory = SandboxMemory(gateway.limits.memory_bytes, gateway.memory)
-        self._listener = socket.create_server((LOOPBACK, 0), backlog=_BACKLOG)
-        self._listener.setblocking(False)
-        self.access = Access(port, self._listener.getsockname()[1])
+        self._listener = _listen() if client_port is None else None
+        self.access = Access(port, client_port or _port_of(self._listener))
         self._log = PortLog(port)
         self._trail = Trail()
         self._connections: dict[asyncio.Task[None], _Client] = {}
@@ -51,12 +60,14 @@ class PortServer:
     def open(self, trail: Trail) -> None:
         """Blocks; the record of it is written before anything is accepted."""
         try:
-            trail.write_blocking(PortExposed(self.port, self.access.address))
+            place = self.access.address if self._listener else f"{self.access.address} of the client"
+            trail.write_blocking(PortExposed(self.port, place))
             self._trail = trail
             self._gateway.start()
             self._gateway.wait(self._open)
         except BaseException:
-            self._listener.close()
+            if self._listener is not None:
+                self._listener.close()
             raise
 
     def close(self) -> None:
@@ -64,7 +75,8 @@ class PortServer:
         try:
             self._gateway.wait(self._close)
         except StepFailedError:  # its thread hangs or is gone; nothing may go on for that
-            silence(self._listener)
+            if self._listener is not None:
+                silence(self._listener)
             for client in list(self._connections.values()):
                 silence(client.connection)
         self._trail.write_blocking(*self._log.take(), PortClosed(self.port))
@@ -74,7 +86,8 @@ class PortServer:
         self._gateway.ports.add(self)
         self._gateway.connections.holders.add(self)
         self._writing = loop.create_task(self._write())
-        loop.add_reader(self._listener, self._accept)
+        if self._listener is not None:
+            loop.add_reader(self._listener, self._accept, self._listener)
 
     async def _close(self) -> None:
         tasks = list(self._connections)
@@ -88,9 +101,10 @@ class PortServer:
         if self._is_closed:
             return
         self._is_closed = True
-        asyncio.get_running_loop().remove_reader(self._listener)
-        silence(self._listener)  # for a forked child too, which has a copy
-        self._listener.close()
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            silence(self._listener)  # for a forked child too, which has a copy
+            self._listener.close()
         self._gateway.ports.discard(self)
         self._gateway.connections.holders.discard(self)
         if self._writing is not None:
@@ -111,28 +125,42 @@ class PortServer:
                     self.cut()
                     return
 
-    def _accept(self) -> None:
+    def admit(self, connection: socket.socket) -> None:
+        """From any thread: a connection that was accepted elsewhere. It is judged as one that was accepted here."""
+        try:
+            self._gateway.call(self._admit_or_close, connection)
+        except StepFailedError:
+            connection.close()
+            raise
+
+    def _admit_or_close(self, connection: socket.socket) -> None:
+        if self._is_closed:
+            connection.close()
+        else:
+            self._admit(connection)
+
+    def _accept(self, listener: socket.socket) -> None:
         for _ in range(_MOST_AT_ONCE):
             try:
-                connection, _ = self._listener.accept()
+                connection, _ = listener.accept()
             except BlockingIOError:
                 return
             except ConnectionAbortedError:
                 continue
             except OSError:
                 # Mostly that descriptors or memory are used up; spinning would not make it better.
-                self._pause()
+                self._pause(listener)
                 return
             self._admit(connection)
 
-    def _pause(self) -> None:
+    def _pause(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listener)
-        loop.call_later(_PAUSE_SECONDS, self._resume)
+        loop.remove_reader(listener)
+        loop.call_later(_PAUSE_SECONDS, self._resume, listener)
 
-    def _resume(self) -> None:
+    def _resume(self, listener: socket.socket) -> None:
         if not self._is_closed:
-            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _admit(self, connection: socket.socket) -> None:
         if not self._has_room():
@@ -140,7 +168,7 @@ class PortServer:
             reset(connection)
             return
         connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _send_at_once(connection)
         client = _Client(connection)
         task = asyncio.get_running_loop().create_task(self._serve(client))
         self._connections[task] = client
@@ -206,9 +234,24 @@ class PortServer:
     async def _reach(self) -> PlainStream:
         connection = await self._connect()
         connection.setblocking(False)
-        with contextlib.suppress(OSError):  # a container's is not of this kind
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _send_at_once(connection)
         return PlainStream(connection, None, self._memory)
+
+
+def _listen() -> socket.socket:
+    listener = socket.create_server((LOOPBACK, 0), backlog=_BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def _port_of(listener: socket.socket | None) -> int:
+    assert listener is not None
+    return listener.getsockname()[1]
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # a container's, or a client's elsewhere, is not TCP
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class _Client:

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
 from fumehood.policy import AnyPolicy, Policy, read_policy
+from fumehood.remote.place import USUAL
 from fumehood.sandbox.interface import AnySandbox, Opener
-from fumehood.sandbox.opener import HERE
 from fumehood.tools import STANDARD, GateAnswer, Tool, Toolbox, ToolCall, ToolResult
 from fumehood.tools import approvals as asking
 
@@ -73,7 +73,7 @@ async def open_toolbox(
     framework: str,
     session: bool = False,
     stop: Callable[[ToolCall], Exception] | None = None,
-    sandboxes: Opener = HERE,
+    sandboxes: Opener = USUAL,
 ) -> AsyncIterator[FrameworkToolbox]:
     """Without a policy nothing is allowed. `stop` makes the exception that stops the framework for an approval."""
     given = read_policy(policy) or Policy()

@@ -11,7 +11,7 @@ import anyio
 from fumehood.backends.outcome import LOST_EXIT_CODE
 from fumehood.errors import LostError
 from fumehood.events import Event, Finished, Stderr, Stdout
-from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.guest.contract.frames import Header
 from fumehood.remote.conversations import ConversationMessage, Conversations, RemoteConversation
 from fumehood.remote.failures import unpack_failure
 from fumehood.remote.feed import send_input
@@ -63,7 +63,7 @@ async def next_answer(conversation: RemoteConversation) -> ConversationMessage |
 async def expect_answer(conversation: RemoteConversation) -> ConversationMessage:
     message = await next_answer(conversation)
     if message is None:
-        raise FrameError("the server ended a call without an answer")
+        raise LostError("the server ended a call without an answer; is the sandbox closed?")
     return message
 
 
@@ -118,7 +118,7 @@ async def _wait_for_result(conversation: RemoteConversation) -> RunResult:
         return lost_result(error)
     if message is None:
         return lost_result(LostError("the sandbox was closed while the run was under way"))
-    return unpack_result(message.header["result"], message.body)
+    return unpack_result(message.header.get("result", {}), message.body)
 
 
 def lost_result(error: BaseException) -> RunResult:
@@ -174,4 +174,4 @@ def _event(message: ConversationMessage) -> Event:
         return Stderr(body)
     if "display" in header:
         return unpack_display(header["display"], body)
-    return Finished(unpack_result(header["result"], body))
+    return Finished(unpack_result(header.get("result", {}), body))

@@ -42,10 +42,13 @@ class Opened:
 
 
 class SandboxConnection:
-    """`wishes` describe the sandbox. `progress` gets a line for each step of a long opening."""
+    """`place` is the server's URL, and `wishes` describe the sandbox.
 
-    def __init__(self, dial: Dial, wishes: Header, progress: Callable[[str], None] | None = None) -> None:
-        self._dial, self._wishes, self._progress = dial, wishes, progress
+    `progress` gets a line for each step of a long opening.
+    """
+
+    def __init__(self, place: str, dial: Dial, wishes: Header, progress: Callable[[str], None] | None = None) -> None:
+        self.place, self._dial, self._wishes, self._progress = place, dial, wishes, progress
         self.conversations = Conversations(_refuse, is_client=True)
         self._opened: Opened | None = None
         self._task: asyncio.Task[None] | None = None
@@ -54,6 +57,10 @@ class SandboxConnection:
     def opened(self) -> Opened:
         assert self._opened is not None
         return self._opened
+
+    def beside(self, wishes: Header) -> SandboxConnection:
+        """One to another sandbox of the same server."""
+        return SandboxConnection(self.place, self._dial, wishes, self._progress)
 
     async def open(self) -> None:
         carrier: MessageCarrier | None = None

@@ -18,7 +18,9 @@ def pack_failure(error: BaseException) -> Header:
     """Of an exception that is not ours nothing is told but that it happened: it may name what is the server's."""
     if not isinstance(error, FumehoodError):
         return {"kind": "SandboxError", "text": _UNKNOWN}
-    details: Header = {name: value for name, value in vars(error).items() if isinstance(value, str | int | list | None)}
+    details: Header = {
+        name: value for name, value in vars(error).items() if isinstance(value, str | int | float | list | None)
+    }
     return {"kind": _known_kind(type(error)), "text": str(error), "details": details}
 
 

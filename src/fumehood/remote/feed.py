@@ -15,12 +15,13 @@ _CHUNK_BYTES = 64 * 1024
 
 async def send_input(conversation: RemoteConversation, descriptor: int) -> None:
     """All that can be read from it, as it comes, and its end."""
-    while data := await _read(descriptor):
+    while data := await read_some(descriptor):
         await conversation.send({"feed": True}, data)
     conversation.end()
 
 
-async def _read(descriptor: int) -> bytes:
+async def read_some(descriptor: int) -> bytes:
+    """What can be read from it as soon as anything can; empty at its end."""
     loop = asyncio.get_running_loop()
     try:
         await _wait(loop.add_reader, loop.remove_reader, descriptor)
@@ -61,12 +62,13 @@ async def _write_all(conversation: RemoteConversation, descriptor: int) -> None:
             if "feed" not in message.header:
                 raise FrameError("a message that is no input of the run")
             with suppress(BrokenPipeError):
-                await _write(descriptor, message.body)
+                await write_all(descriptor, message.body)
     finally:
         os.close(descriptor)
 
 
-async def _write(descriptor: int, data: bytes) -> None:
+async def write_all(descriptor: int, data: bytes) -> None:
+    """To a descriptor that does not block."""
     loop, rest = asyncio.get_running_loop(), memoryview(data)
     while rest:
         try:

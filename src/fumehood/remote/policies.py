@@ -6,11 +6,18 @@ from typing import cast
 
 from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy, read_policy
 
 
 def pack_policy(policy: Policy) -> Header:
     return {"meaning": policy.meaning.decode("ascii"), "name": policy.name, "digest": policy.digest}
+
+
+def wanted_policy(policy: AnyPolicy) -> Header | str:
+    """A name alone is the catalogue's; what is a file of this machine is read here."""
+    if isinstance(policy, str) and "/" not in policy and not policy.endswith((".yaml", ".yml")):
+        return policy
+    return pack_policy(read_policy(policy))
 
 
 def unpack_policy(header: object) -> Policy:

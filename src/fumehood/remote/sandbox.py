@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack, cast
 
 import anyio
 
 from fumehood.audit.trail import OFF, Trail
 from fumehood.backends.interface import Conversation as FileConversation
-from fumehood.errors import UsageError
+from fumehood.errors import LostError, UsageError
 from fumehood.events import Event
 from fumehood.policy import AnyPolicy, Seconds, deny_all, read_seconds
 from fumehood.policy.secret import GivenSecrets, SecretSource
@@ -23,6 +23,8 @@ from fumehood.remote.connection import SandboxConnection
 from fumehood.remote.conversations import Conversations
 from fumehood.remote.files import open_file_service
 from fumehood.remote.options import pack_request
+from fumehood.remote.policies import unpack_policy, wanted_policy
+from fumehood.remote.ports import RemoteExposedPort
 from fumehood.remote.session import RemoteSession
 from fumehood.remote.values import unpack_installation, unpack_snapshot
 from fumehood.results import RunResult
@@ -30,12 +32,12 @@ from fumehood.sandbox.audit import SandboxAudit
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.paths import sandbox_path
+from fumehood.sandbox.ports import check_port
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs
 
 if TYPE_CHECKING:
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
-    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.snapshots import Snapshot
 
 
@@ -49,6 +51,7 @@ class RemoteSandbox:
         self.policy = deny_all()
         self.files = self._make_files()
         self._watches: list[AsyncWatch] = []
+        self._ports: list[RemoteExposedPort] = []
 
     def _make_files(self) -> AsyncFiles:
         artifacts = ArtifactTracker(self.policy, self._converse)
@@ -68,8 +71,9 @@ class RemoteSandbox:
     ) -> None:
         self._is_open = False
         with anyio.CancelScope(shield=True):
-            for watch in self._watches:
-                await watch.close()
+            for part in (*self._watches, *self._ports):
+                with suppress(LostError):
+                    await part.close()
             await self._connection.close(is_failing=error is not None)
 
     @property
@@ -86,7 +90,7 @@ class RemoteSandbox:
     def enforcement(self) -> Mapping[str, str]:
         """Control -> the mechanism that enforces it there; `place` is the server."""
         self._open_conversations()
-        return self._connection.opened.enforcement
+        return {**self._connection.opened.enforcement, "place": f"{self._connection.place}, sandbox {self.id}"}
 
     @property
     def secrets(self) -> SecretSource:
@@ -170,16 +174,36 @@ class RemoteSandbox:
         return unpack_snapshot(message.header["snapshot"])
 
     async def fork(self, count: int = 1) -> list[RemoteSandbox]:
-        """Not from here: `snapshot`, and sandboxes that begin with it, are the same."""
-        raise UsageError("a sandbox at a server is not forked; take a snapshot, and open sandboxes that begin with it")
+        """Sandboxes with the same policy that begin with this workspace, each to be opened like this one.
 
-    async def expose(self, port: int) -> AsyncExposedPort:
-        """Not from here: a port of a sandbox at a server has no address of this machine."""
-        raise UsageError(f"port {port} of a sandbox at a server cannot be published on this machine")
+        The server keeps them for a while: as long as it keeps a sandbox that is not used.
+        """
+        message = await calls.ask(self._open_conversations(), {"do": "fork", "count": count})
+        forks = cast("list[str]", message.header.get("forks", []))
+        return [RemoteSandbox(self._connection.beside({"fork": name}), keep_tmp=self._keeps_tmp) for name in forks]
+
+    async def expose(self, port: int) -> RemoteExposedPort:
+        """Publishes a port of the programs inside at an address of this machine's loopback, which wants a token.
+
+        Connections go through the server, which asks for the token and records each request.
+        """
+        conversations = self._open_conversations()
+        check_port(self.policy, port, ())
+        exposed = await RemoteExposedPort(conversations, port).open()
+        self._ports = [*(other for other in self._ports if other.is_open), exposed]
+        return exposed
 
     async def change_policy(self, policy: AnyPolicy) -> None:
-        """A server keeps a sandbox to the policy that it was opened with."""
-        raise UsageError("the policy of a sandbox at a server does not change while it is open; open another one")
+        """Other network rules from now on, for runs under way too. Everything else of a sandbox is as it was opened.
+
+        A key that may not write policies can take rules away, and add none.
+        """
+        header = {"do": "change_policy", "policy": wanted_policy(policy)}
+        message = await calls.ask(self._open_conversations(), header)
+        self.policy = unpack_policy(message.header.get("policy"))
+        for exposed in self._ports:
+            if exposed.port not in self.policy.network.publish:
+                await exposed.close()
 
     def _checked(self, code: str | bytes | None, options: RunOptions) -> Conversations:
         """Mistakes are found here, with the same words as those of a sandbox that is here."""

@@ -14,21 +14,20 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.guest.contract.frames import Header
 from fumehood.host.loopback import is_loopback
 from fumehood.keywords import known_keywords
-from fumehood.policy import AnyPolicy, Seconds, deny_all, read_policy, read_seconds
+from fumehood.policy import AnyPolicy, Seconds, deny_all, read_seconds
 from fumehood.policy.arguments import add_packages
 from fumehood.remote.carrier import CarrierLostError, MessageCarrier
 from fumehood.remote.connection import SandboxConnection
-from fumehood.remote.policies import pack_policy
+from fumehood.remote.login import CA_VARIABLE, KEY_VARIABLE, URL_VARIABLE, find_login
+from fumehood.remote.named import RemoteNamedSandboxes
+from fumehood.remote.policies import pack_policy, wanted_policy
+from fumehood.remote.requests import ServerRequests
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.websocket import HandshakeError, dial
 from fumehood.results import RunResult
 from fumehood.sandbox.interface import Opener, SandboxOptions
 from fumehood.sandbox.request import RunOptions
-from fumehood.snapshots.records import Snapshot
-
-URL_VARIABLE = "FUMEHOOD_SERVER"
-KEY_VARIABLE = "FUMEHOOD_KEY"
-CA_VARIABLE = "FUMEHOOD_SERVER_CA"
+from fumehood.snapshots.records import Snapshot, checked_name
 
 
 class Server:
@@ -40,6 +39,7 @@ class Server:
         self._times: dict[str, float] = {}
         self._metadata: dict[str, str] = {}
         self._context = _make_context(self.url, ca_file)
+        self._requests = ServerRequests(self.url, key, self._context)
 
     def __repr__(self) -> str:
         return f"Server({self.url!r})"
@@ -71,17 +71,46 @@ class Server:
 
         A policy of yours takes a key that may write policies; without a policy everything is denied.
         """
+        given = pack_policy(deny_all()) if policy is None else wanted_policy(policy)
+        return self._sandbox({"policy": given}, options)
+
+    @known_keywords(SandboxOptions)
+    def open(
+        self,
+        name: str,
+        policy: AnyPolicy | None = None,
+        *,
+        once: bool = False,
+        create: bool = False,
+        wait: bool = False,
+        **options: Unpack[SandboxOptions],
+    ) -> RemoteSandbox:
+        """A sandbox with a name, of the tenant's; see `AsyncSandbox.open`."""
+        if options.get("snapshot") is not None or options.get("packages"):
+            raise UsageError("a sandbox with a name begins with its own state, and has the packages of its policy")
+        named = {"name": checked_name(name), "once": once, "create": create, "wait": wait}
+        return self._sandbox({"policy": None if policy is None else wanted_policy(policy), **named}, options)
+
+    @property
+    def named(self) -> RemoteNamedSandboxes:
+        """The tenant's named sandboxes and snapshots, while they are not open. Its methods block."""
+        return RemoteNamedSandboxes(self._requests)
+
+    def whoami(self) -> Mapping[str, object]:
+        """The tenant, the name and the scopes of the key. Blocks."""
+        return self._requests.call("GET", "whoami")
+
+    def _sandbox(self, wishes: Header, options: SandboxOptions) -> RemoteSandbox:
         packages, snapshot = options.get("packages", ()), options.get("snapshot")
         add_packages(deny_all(), packages)  # which says what is wrong with them
-        wishes: Header = {
-            "policy": _wanted(policy),
+        wishes |= {
             "packages": list(packages),
             "snapshot": snapshot.id if isinstance(snapshot, Snapshot) else snapshot,
             "times": self._times,
             "metadata": self._metadata,
             **{name: bool(options.get(name)) for name in ("session", "learn", "gated", "keep_tmp")},
         }
-        connection = SandboxConnection(self._dial, wishes, options.get("progress"))
+        connection = SandboxConnection(self.url, self._dial, wishes, options.get("progress"))
         return RemoteSandbox(connection, keep_tmp=options.get("keep_tmp", False))
 
     async def run(
@@ -103,15 +132,6 @@ class Server:
             raise _refusal(self.url, error) from None
 
 
-def _wanted(policy: AnyPolicy | None) -> Header | str:
-    """A name alone is the catalogue's; what is a file of this machine is read here."""
-    if policy is None:
-        return pack_policy(deny_all())
-    if isinstance(policy, str) and "/" not in policy and not policy.endswith((".yaml", ".yml")):
-        return policy
-    return pack_policy(read_policy(policy))
-
-
 def _refusal(url: str, error: HandshakeError) -> Exception:
     detail = error.detail or f"it answered {error.status}"
     if error.status in (401, 403):
@@ -122,17 +142,16 @@ def _refusal(url: str, error: HandshakeError) -> Exception:
 
 
 def connect(url: str | None = None, key: str | None = None, *, ca_file: str | os.PathLike[str] | None = None) -> Server:
-    """A server by its URL and one of its keys; by default those of FUMEHOOD_SERVER and FUMEHOOD_KEY.
+    """A server by its URL and a key; by default those of FUMEHOOD_SERVER and FUMEHOOD_KEY, or of `hood login`.
 
     `ca_file` has the certificates of a private authority, and is FUMEHOOD_SERVER_CA by default.
     """
-    place = url or os.environ.get(URL_VARIABLE)
-    if not place:
-        raise UsageError(f"which server? Give its URL, or set {URL_VARIABLE}")
-    secret = key or os.environ.get(KEY_VARIABLE)
-    if not secret:
-        raise UsageError(f"{place} wants a key: give one, or set {KEY_VARIABLE}")
-    return Server(place, secret, ca_file or os.environ.get(CA_VARIABLE) or None)
+    if url and key:
+        return Server(url, key, ca_file or os.environ.get(CA_VARIABLE) or None)
+    login = find_login({**os.environ, **({URL_VARIABLE: url} if url else {}), **({KEY_VARIABLE: key} if key else {})})
+    if login is None:
+        raise UsageError(f"which server? Give its URL, set {URL_VARIABLE}, or run `hood login URL`")
+    return Server(login.url, login.key, ca_file or login.ca_file)
 
 
 def _checked_url(url: str) -> str:

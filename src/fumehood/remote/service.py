@@ -9,38 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.guest.contract.frames import FrameError
-from fumehood.remote.answers import background, files, sandbox, sessions, snapshots
-from fumehood.remote.answers.parts import Parts
+from fumehood.remote.answers import background, files, ports, sandbox, sessions, snapshots
+from fumehood.remote.answers.parts import Parts, SandboxOwner
 from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.link import LinkClosedError
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
-_ANSWERS = sandbox.ANSWERS | background.ANSWERS | sessions.ANSWERS | files.ANSWERS | snapshots.ANSWERS
+_PARTS = (sandbox, background, sessions, files, snapshots, ports)
+ANSWERS = {name: answer for part in _PARTS for name, answer in part.ANSWERS.items()}
+"""Every call that there is."""
 _log = logging.getLogger(__name__)
 
 
 class SandboxService:
     """Serves one open sandbox to one client. The sandbox may itself be elsewhere: on a worker of a cluster."""
 
-    def __init__(
-        self,
-        box: AsyncSandbox | RemoteSandbox,
-        close: Callable[[bool], Awaitable[None]],
-        check: Callable[[str], None] = lambda call: None,
-    ) -> None:
-        """`close` closes the sandbox when the client wants it, with whether an error is the reason.
-
-        `check` gets the name of each call before it is answered, and raises to refuse it.
-        """
+    def __init__(self, box: AsyncSandbox | RemoteSandbox, owner: SandboxOwner) -> None:
         self.conversations = Conversations(self._begun, is_client=False)
-        self._parts, self._close_sandbox = Parts(box, self._close_for_client), close
-        self._check = check
+        self._owner, self._parts = owner, Parts(box, owner, self._close_for_client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         """The call that closes the sandbox; its answer is the last thing that the link carries."""
@@ -60,7 +51,7 @@ class SandboxService:
     async def _close_for_client(self, is_failing: bool) -> None:
         self._closing = asyncio.current_task()
         await _end({task for task in self._tasks if task is not self._closing})
-        await self._close_sandbox(is_failing)
+        await self._owner.close_for_client(is_failing)
 
     def _begun(self, conversation: RemoteConversation) -> None:
         task = asyncio.ensure_future(self._answer(conversation))
@@ -93,10 +84,10 @@ class SandboxService:
         message = await conversation.receive()
         if message is None:
             return
-        answer = _ANSWERS.get(str(message.header.get("do")))
+        answer = ANSWERS.get(str(message.header.get("do")))
         if answer is None:
             raise UsageError(f"the server does not know {message.header.get('do')!r}; is it older than the client?")
-        self._check(str(message.header["do"]))
+        await self._owner.admit_call(str(message.header["do"]))
         await answer(self._parts, conversation, message)
 
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.errors import LostError
+from fumehood.guest.contract.frames import Header
 from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
 
 if TYPE_CHECKING:
@@ -131,10 +132,18 @@ def unpack_installation(header: Header) -> Installation:
         return Installation(tuple(header["installed"]), tuple(header["removed"]), header["output"])
 
 
+def text_of(header: Header, name: str) -> str:
+    with _complete("an answer"):
+        value = header[name]
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is not text")
+        return value
+
+
 @contextmanager
 def _complete(what: str) -> Iterator[None]:
-    """FrameError if something of it is missing, or is not what it should be."""
+    """LostError if something of it is missing, or is not what it should be: what the server says cannot be used."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        raise FrameError(f"{what} that is not complete: {error}") from error
+        raise LostError(f"the server sent {what} that is not complete: {error}") from error

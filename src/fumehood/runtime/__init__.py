@@ -18,6 +18,7 @@ models: what agents decide is outside this package.
 
 from fumehood.errors import (
     AgentFailedError,
+    AgentLostError,
     DeadlineError,
     DeliveryError,
     LoopError,
@@ -43,6 +44,7 @@ __all__ = [
     "DROP",
     "AgentFailedError",
     "AgentId",
+    "AgentLostError",
     "DeadLetter",
     "DeadLetters",
     "DeadlineError",

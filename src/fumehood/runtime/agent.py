@@ -98,6 +98,7 @@ class Registration:
     tools: tuple[Tool, ...]
     at_once: int
     is_reentrant: bool
+    is_redelivered: bool
     grants: Grants
 
 

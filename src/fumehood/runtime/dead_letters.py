@@ -8,7 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fumehood.errors import AuditError, FumehoodError, LoopError, MessageError, OverloadedError, RefusedError
+from fumehood.errors import (
+    AgentLostError,
+    AuditError,
+    FumehoodError,
+    LoopError,
+    MessageError,
+    OverloadedError,
+    RefusedError,
+)
 from fumehood.runtime.audit import MessageDead, RuntimeAudit
 from fumehood.runtime.envelopes import Envelope
 from fumehood.runtime.identity import AgentId, TopicId
@@ -35,6 +43,8 @@ class Reason(StrEnum):
     LOOPING = "looping"
     FAILED = "failed"
     """The agent could not be made, or its handler raised an error."""
+    LOST = "lost"
+    """The process that was the agent's home, or the connection to it, was lost before there was an answer."""
     CANCELLED = "cancelled"
     """The sender has stopped waiting for it."""
     STOPPED = "stopped"
@@ -138,6 +148,8 @@ def reason_of(error: FumehoodError) -> Reason:
             return Reason.LOOPING
         case OverloadedError():
             return Reason.OVERLOADED
+        case AgentLostError():
+            return Reason.LOST
         case MessageError():
             return Reason.INVALID
         case _:

@@ -11,11 +11,20 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 
 from fumehood.audit.records import Entry
-from fumehood.errors import AgentFailedError, AuditError, DeadlineError, FumehoodError, MessageError, RefusedError
+from fumehood.errors import (
+    AgentFailedError,
+    AgentLostError,
+    AuditError,
+    DeadlineError,
+    FumehoodError,
+    MessageError,
+    RefusedError,
+)
 from fumehood.runtime.agent import RuntimeAgent
 from fumehood.runtime.audit import AgentCreated, MessageHandled, RuntimeAudit, Then
 from fumehood.runtime.context import MessageContext
@@ -25,7 +34,6 @@ from fumehood.runtime.identity import AgentId
 from fumehood.runtime.interceptors import Interceptors, MessageInfo, Stage
 from fumehood.runtime.mailbox import Delivery, Mailbox
 from fumehood.runtime.messages import MessageTypes, Payload
-from fumehood.runtime.pending import PendingRequests
 
 
 def is_being_cancelled(error: BaseException) -> bool:
@@ -65,22 +73,37 @@ class Completion:
     record: Entry
 
 
+class Replies(Protocol):
+    """Where answers go: to a pending request of this process, or to the process that sent the message."""
+
+    def is_awaited(self, envelope: Envelope) -> bool:
+        """Whether the sender still waits for the answer to this request."""
+        ...
+
+    def settle(self, answer: ReplyEnvelope) -> bool:
+        """Returns the answer; False if no request waits for it."""
+        ...
+
+    def finished(self, envelope: Envelope) -> None:
+        """A publication was handled, or is a dead letter."""
+        ...
+
+
 class Dispatcher:
     """Handles messages for mailboxes, one call of `handle` for each."""
 
     def __init__(
         self,
         types: MessageTypes,
-        pending: PendingRequests,
+        replies: Replies,
         interceptors: Interceptors,
         audit: RuntimeAudit,
         dead_letters: DeadLetterRecorder,
         make_context: Callable[[Delivery, bool], MessageContext],
-        transfer: Callable[[ReplyEnvelope], ReplyEnvelope],
     ) -> None:
-        self._types, self._pending, self._interceptors = types, pending, interceptors
+        self._types, self._replies, self._interceptors = types, replies, interceptors
         self._audit, self._dead_letters = audit, dead_letters
-        self._make_context, self._transfer = make_context, transfer
+        self._make_context = make_context
         self.saved: dict[AgentId, Mapping[str, object]] = {}
         """Loaded states of agents that are not created yet."""
         self.answering: dict[str, Delivery] = {}
@@ -90,7 +113,7 @@ class Dispatcher:
         """None if nothing remains to be done."""
         delivery = Delivery(mailbox, envelope, anyio.CancelScope(deadline=envelope.deadline))
         if delivery.is_request:
-            if not self._pending.is_open(envelope.message_id):
+            if not self._replies.is_awaited(envelope):
                 await self._dead_letters.record(
                     envelope, Reason.CANCELLED, "its sender stopped waiting before it was handled"
                 )
@@ -135,8 +158,10 @@ class Dispatcher:
         delivery, envelope = completion.delivery, completion.delivery.envelope
         if delivery.is_request:
             answer = ReplyEnvelope(envelope.message_id, delivery.mailbox.id, completion.payload)
-            if anyio.current_time() >= envelope.deadline or not self._pending.settle(self._transfer(answer)):
+            if anyio.current_time() >= envelope.deadline or not self._replies.settle(answer):
                 return False
+        else:
+            self._replies.finished(envelope)
         self.answering.pop(envelope.message_id, None)
         return True
 
@@ -149,17 +174,16 @@ class Dispatcher:
         finally:
             self.answering.pop(completion.delivery.envelope.message_id, None)
 
-    def abandon(self, envelope: Envelope) -> None:
+    def abandon(self, message_id: str) -> None:
         """Cancels the handler of a request whose sender has stopped waiting."""
-        delivery = self.answering.get(envelope.message_id)
+        delivery = self.answering.get(message_id)
         if delivery is not None:
-            delivery.is_abandoned = True
-            delivery.scope.cancel()
+            delivery.cancel(Reason.CANCELLED)
 
     async def settle(self, answer: ReplyEnvelope, envelope: Envelope) -> None:
         """Completes the pending request; an answer that is late or has no pending request is a dead letter."""
         is_late = anyio.current_time() >= envelope.deadline
-        if is_late or not self._pending.settle(self._transfer(answer)):
+        if is_late or not self._replies.settle(answer):
             reason = Reason.LATE if is_late else Reason.UNASKED
             await self._dead_letters.record(envelope, reason, f"the answer by {answer.by} has no pending request")
 
@@ -168,6 +192,8 @@ class Dispatcher:
             await self.settle(
                 ReplyEnvelope(delivery.envelope.message_id, delivery.mailbox.id, payload), delivery.envelope
             )
+        else:
+            self._replies.finished(delivery.envelope)
 
     def _handled(self, delivery: Delivery, payload: Payload | None, seconds: float) -> Entry:
         body = None if payload is None else self._audit.content(payload.data)
@@ -182,7 +208,9 @@ class Dispatcher:
         """Ignored if the request is no longer pending: it is a dead letter already."""
         if delivery.is_request:
             answer = ReplyEnvelope(delivery.envelope.message_id, delivery.mailbox.id, failure=ReplyFailure.of(error))
-            self._pending.settle(self._transfer(answer))
+            self._replies.settle(answer)
+        else:
+            self._replies.finished(delivery.envelope)
 
     async def _attempt(self, delivery: Delivery) -> Payload | None:
         """The answer, if any; DispatchError for every failure."""
@@ -205,9 +233,12 @@ class Dispatcher:
         finally:
             delivery.is_over = True
             await clear_own_cancellation()
-        if delivery.is_abandoned:
+        if delivery.cancelled is Reason.CANCELLED:
             reply_error = DeadlineError(f"the sender no longer waits for the answer of {id} to {name}")
             raise DispatchError(Reason.CANCELLED, reply_error, str(reply_error))
+        if delivery.cancelled is not None:
+            lost = AgentLostError(f"this process is no longer the home of {id}, which was handling {name}")
+            raise DispatchError(delivery.cancelled, lost, str(lost))
         reply_error = DeadlineError(f"{id} has not answered {name} in time")
         raise DispatchError(Reason.EXPIRED, reply_error, str(reply_error))
 

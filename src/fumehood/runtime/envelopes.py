@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from fumehood.errors import (
     AgentFailedError,
+    AgentLostError,
     AuditError,
     DeadlineError,
     DeliveryError,
@@ -28,12 +29,13 @@ from fumehood.errors import (
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.messages import Payload
 
-_VERSION = 2
+_VERSION = 3
 _FAILURES: dict[str, type[FumehoodError]] = {
     "failed": AgentFailedError,
     "audit": AuditError,
     "deadline": DeadlineError,
     "loop": LoopError,
+    "lost": AgentLostError,
     "message": MessageError,
     "overloaded": OverloadedError,
     "refused": RefusedError,
@@ -58,6 +60,8 @@ class Envelope:
     hops: int
     deadline: float
     """The deadline on this machine's monotonic clock."""
+    chain: tuple[str, ...] = ()
+    """The handlers that wait for the answer to this message, directly or through others: see `chain_link`."""
 
     def to_bytes(self, now: float, wall: float) -> bytes:
         """`now` is on this machine's monotonic clock, `wall` on the clock that machines share."""
@@ -73,6 +77,7 @@ class Envelope:
             "hops": self.hops,
             "seconds": seconds,
             "until": wall + seconds,
+            "chain": self.chain,
         }
         return _written(fields, self.payload.data)
 
@@ -91,6 +96,7 @@ class Envelope:
                 "hops": int(hops),
                 "seconds": int() | float() as seconds,
                 "until": int() | float() as until,
+                "chain": chain,
             }:
                 try:
                     return cls(
@@ -102,6 +108,7 @@ class Envelope:
                         cause=cause,
                         hops=hops,
                         deadline=now + min(_finite(seconds), _finite(until) - wall),
+                        chain=_texts(chain),
                     )
                 except UsageError as error:
                     raise MessageError(f"an envelope is not valid: {error}") from None
@@ -156,6 +163,18 @@ class ReplyEnvelope:
                 return cls(message_id, _agent(by), failure=ReplyFailure(kind, text))
             case _:
                 raise MessageError("an answer is not valid: fields are missing or have another type")
+
+
+def chain_link(message_id: str, agent: AgentId) -> str:
+    """The name of one handler at work: a publication has the same id for each of its recipients."""
+    return f"{message_id} {agent}"
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    found = cast("list[object]", values) if isinstance(values, list) else [None]
+    if not all(isinstance(value, str) for value in found):
+        raise MessageError("an envelope is not valid: its chain is not a list of texts")
+    return tuple(cast("list[str]", found))
 
 
 def _finite(number: float) -> float:

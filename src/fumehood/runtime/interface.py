@@ -88,13 +88,15 @@ class Runtime(Protocol):
         tools: Sequence[Tool | ToolFunction] = (),
         at_once: int = 1,
         reentrant: bool | None = None,
+        redeliver: bool = False,
     ) -> None:
         """Registers a type of agents: a class, or one or more functions. Agents are created at their first message.
 
         `make` creates one from its id, if the class alone cannot. Without `grants` an agent can answer, and do nothing
         else. `tools` belong to this type alone and need grants as those of the runtime do. `at_once` is how many
         messages one agent handles at the same time. A `reentrant` agent handles requests from the agents that it waits
-        for; the default is the class attribute.
+        for; the default is the class attribute. Where agents are in several processes, a publication whose handler was
+        lost with its process is handled again with `redeliver`, perhaps for the second time; without it, at most once.
         """
         ...
 

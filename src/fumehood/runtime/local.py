@@ -40,13 +40,14 @@ from fumehood.runtime.audit import (
 )
 from fumehood.runtime.context import MessageContext
 from fumehood.runtime.dead_letters import DeadLetterRecorder, DeadLetters, Reason
-from fumehood.runtime.dispatch import Dispatcher
-from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
+from fumehood.runtime.dispatch import Dispatcher, Replies
+from fumehood.runtime.envelopes import Envelope, ReplyFailure
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId, Pattern, TopicId, check_type
 from fumehood.runtime.interceptors import Interceptor, Interceptors
 from fumehood.runtime.interface import Runtime, RuntimeLimits
 from fumehood.runtime.local_link import LocalLink, RuntimeParts
+from fumehood.runtime.local_transport import LocalTransport
 from fumehood.runtime.mailbox import Delivery, Mailbox
 from fumehood.runtime.messages import MessageTypes
 from fumehood.runtime.pending import PendingRequests
@@ -94,19 +95,18 @@ class LocalRuntime(Runtime):
         named = replace(trail, who=trail.who or current_user()).within(runtime=f"runtime_{secrets.token_hex(8)}")
         self._audit = RuntimeAudit(named if trail.is_on else trail, keep)
         self._types = MessageTypes(limits.message_bytes)
-        self._registry = Registry(limits, lambda work: self._scheduler.slots.submit(work))
-        self._subscriptions = Subscriptions(limits.subscriptions)
-        self._pending = PendingRequests()
+        self._registry = self._make_registry()
+        self._subscriptions = self._make_subscriptions()
+        self._pending = self._make_pending()
         self._dead_letters = DeadLetterRecorder(DeadLetters(limits.dead_letters, limits.dead_letter_bytes), self._audit)
         hooks = Interceptors(interceptors, self._types)
         self._dispatcher = Dispatcher(
             self._types,
-            self._pending,
+            self._make_replies(),
             hooks,
             self._audit,
             self._dead_letters,
             self._make_context,
-            self._transfer_reply,
         )
         self._scheduler = Scheduler(limits, self._registry, self._dispatcher)
         self._router = Router(
@@ -118,7 +118,7 @@ class LocalRuntime(Runtime):
             hooks,
             self._audit,
             self._dead_letters,
-            Transport(self._deliver, self._offer, self._dispatcher.abandon),
+            self._make_transport(),
         )
         self._parts = RuntimeParts(
             self._router,
@@ -145,8 +145,7 @@ class LocalRuntime(Runtime):
     # Start and stop
 
     async def __aenter__(self) -> Self:
-        if self._phase is not _Phase.NEW:
-            raise UsageError("this runtime has been started already; make another LocalRuntime")
+        self._check_new()
         await self._audit.record(RuntimeStarted(os.getpid()))
         group = anyio.create_task_group()
         await group.__aenter__()
@@ -219,7 +218,7 @@ class LocalRuntime(Runtime):
 
     async def _end_agent(self, mailbox: Mailbox) -> None:
         self._registry.drop(mailbox)
-        self._subscriptions.remove_of(mailbox.id)
+        await self._subscriptions.remove_of(mailbox.id)
         agent = mailbox.agent
         if agent is None:
             return
@@ -255,6 +254,7 @@ class LocalRuntime(Runtime):
         tools: Sequence[Tool | ToolFunction] = (),
         at_once: int = 1,
         reentrant: bool | None = None,
+        redeliver: bool = False,
     ) -> None:
         check_type(type, "an agent's type")
         if at_once < 1:
@@ -280,13 +280,22 @@ class LocalRuntime(Runtime):
             tools=self._all_tools(tools),
             at_once=at_once,
             is_reentrant=made.reentrant if reentrant is None else reentrant,
+            is_redelivered=redeliver,
             grants=granted,
         )
         self._registry.register(registration)
+        try:
+            await self._share(registration, wanted)
+        except BaseException:
+            self._registry.unregister(type)
+            raise
         event = AgentRegistered(type, tuple(sorted(takes)), tuple(map(str, wanted)), granted.model_dump(mode="json"))
         await self._audit.record(event)
         for pattern in wanted:
-            self._subscriptions.add(Subscription(pattern, type))
+            await self._subscriptions.add(Subscription(pattern, type))
+
+    async def _share(self, registration: Registration, subscriptions: Sequence[Pattern]) -> None:
+        """Announces a type to other processes; here there are none."""
 
     def _all_tools(self, tools: Sequence[Tool | ToolFunction]) -> tuple[Tool, ...]:
         together = (*self._tools, *as_tools(tools))
@@ -296,7 +305,7 @@ class LocalRuntime(Runtime):
 
     async def grant(self, agent: AgentId | str, grants: Grants) -> None:
         await self._audit.record(AgentGranted(str(agent), grants.model_dump(mode="json")))
-        self._registry.grant(agent, grants)
+        await self._registry.grant(agent, grants)
 
     # Messages
 
@@ -341,6 +350,10 @@ class LocalRuntime(Runtime):
         self._check_running()
         await self._router.publish(Origin(sender), message, topic, deadline)
 
+    def _check_new(self) -> None:
+        if self._phase is not _Phase.NEW:
+            raise UsageError(f"this runtime has been started already; make another {type(self).__name__}")
+
     def _check_running(self) -> None:
         if self._phase is _Phase.NEW:
             raise StoppedError("the runtime is not started; use it inside `async with LocalRuntime() as runtime:`")
@@ -350,21 +363,27 @@ class LocalRuntime(Runtime):
         if self._phase in (_Phase.STOPPED, *ends):
             raise StoppedError("the runtime is stopped and accepts no more messages")
 
-    # Transport: in this process envelopes are passed as they are.
+    # The parts that differ where agents are elsewhere
+
+    def _make_registry(self) -> Registry:
+        return Registry(self._limits, lambda work: self._scheduler.slots.submit(work))
+
+    def _make_subscriptions(self) -> Subscriptions:
+        return Subscriptions(self._limits.subscriptions)
+
+    def _make_pending(self) -> PendingRequests:
+        return PendingRequests()
+
+    def _make_replies(self) -> Replies:
+        return self._pending
+
+    def _make_transport(self) -> Transport:
+        return LocalTransport(self._scheduler, self._dispatcher, self._dead_letters, self._transfer)
 
     def _transfer(self, envelope: Envelope) -> Envelope:
+        """In this process envelopes are passed as they are."""
+        self._check_not_stopped()
         return envelope
-
-    def _transfer_reply(self, answer: ReplyEnvelope) -> ReplyEnvelope:
-        return answer
-
-    async def _deliver(self, envelope: Envelope, sender: Delivery | None) -> None:
-        self._check_not_stopped()
-        await self._scheduler.deliver(self._transfer(envelope), sender)
-
-    def _offer(self, envelope: Envelope, sender: Delivery | None) -> bool:
-        self._check_not_stopped()
-        return self._scheduler.offer(self._transfer(envelope), sender)
 
     def _make_context(self, delivery: Delivery, is_start: bool) -> MessageContext:
         envelope, link = delivery.envelope, LocalLink(self._parts, delivery)

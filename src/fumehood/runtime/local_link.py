@@ -62,12 +62,12 @@ class LocalLink:
         if not self._parts.registry.grants_of(id).may_subscribe(pattern):
             await self._parts.router.deny(self._origin, "subscribe to", topic)
         await self._parts.audit.record(AgentSubscribed(topic), agent=str(id))
-        self._parts.subscriptions.add(Subscription(pattern, id.type, id.key))
+        await self._parts.subscriptions.add(Subscription(pattern, id.type, id.key))
 
     async def unsubscribe(self, topic: str) -> None:
         self._check_not_over()
         id = self._job.mailbox.id
-        self._parts.subscriptions.remove(Subscription(Pattern.parse(topic), id.type, id.key))
+        await self._parts.subscriptions.remove(Subscription(Pattern.parse(topic), id.type, id.key))
 
     def open_sandbox(
         self, policy: Policy, session: bool, gated: bool, ids: Mapping[str, str]

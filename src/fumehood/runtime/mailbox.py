@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 import anyio
 
 from fumehood.runtime.agent import Registration, RuntimeAgent
-from fumehood.runtime.envelopes import Envelope
+from fumehood.runtime.dead_letters import Reason
+from fumehood.runtime.envelopes import Envelope, chain_link
 from fumehood.runtime.identity import AgentId
 from fumehood.runtime.interface import RuntimeLimits
 
@@ -105,7 +106,8 @@ class Delivery:
     mailbox: Mailbox
     envelope: Envelope
     scope: anyio.CancelScope
-    is_abandoned: bool = False
+    cancelled: Reason | None = None
+    """Why its handler was cancelled before the deadline."""
     is_over: bool = False
     waits: int = 0
     """How many answers its handler is waiting for."""
@@ -114,9 +116,17 @@ class Delivery:
     blocked_on: list[AgentId] = field(default_factory=list[AgentId])
     """Agents whose full queues it waits for."""
 
+    def cancel(self, reason: Reason) -> None:
+        self.cancelled = reason
+        self.scope.cancel()
+
     @property
     def is_request(self) -> bool:
         return self.envelope.topic is None
+
+    @property
+    def chain_link(self) -> str:
+        return chain_link(self.envelope.message_id, self.mailbox.id)
 
     @property
     def ids(self) -> dict[str, str]:

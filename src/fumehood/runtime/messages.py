@@ -7,6 +7,8 @@ and recorded is what arrives, and a runtime of many machines does the same.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from typing import Any, ClassVar, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
@@ -55,6 +57,7 @@ class MessageTypes:
         self._most_bytes = most_bytes
         self._by_name: dict[str, _MessageType] = {}
         self._by_type: dict[type[object], _MessageType] = {}
+        self._digests: dict[str, str] = {}
 
     def add(self, type: type[object], name: str | None = None) -> None:
         """UsageError for a second type of the same name: a recipient could not tell them apart."""
@@ -76,6 +79,15 @@ class MessageTypes:
 
     def name_of(self, type: type[object]) -> str:
         return self._by_type[type].name
+
+    def digest_of(self, name: str) -> str:
+        """The digest of the message's schema: processes with another one would read it differently."""
+        digest = self._digests.get(name)
+        if digest is None:
+            schema = TypeAdapter(self._by_name[name].type).json_schema()
+            text = json.dumps(schema, sort_keys=True).encode()
+            digest = self._digests[name] = f"sha256:{hashlib.sha256(text).hexdigest()}"
+        return digest
 
     def encode(self, message: object) -> Payload:
         """MessageError if its type is not known, it is too large, or it does not validate."""

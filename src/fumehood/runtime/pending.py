@@ -45,6 +45,14 @@ class PendingRequests:
     def is_open(self, message_id: str) -> bool:
         return message_id in self._open
 
+    def is_awaited(self, envelope: Envelope) -> bool:
+        return envelope.message_id in self._open
+
+    def fail(self, message_id: str, failure: ReplyFailure) -> bool:
+        """Ends one request without an answer; returns whether it was open."""
+        request = self._open.get(message_id)
+        return request is not None and self.settle(ReplyEnvelope(message_id, request.to, failure=failure))
+
     def settle(self, answer: ReplyEnvelope) -> bool:
         """Whether a request to this agent was waiting for this answer."""
         request = self._open.get(answer.message_id)
@@ -54,6 +62,9 @@ class PendingRequests:
         request.settle(answer)
         return True
 
+    def finished(self, envelope: Envelope) -> None:
+        """Publications of this process have no sender that waits."""
+
     def fail_all(self, failure: ReplyFailure) -> None:
-        for message_id, request in list(self._open.items()):
-            self.settle(ReplyEnvelope(message_id, request.to, failure=failure))
+        for message_id in list(self._open):
+            self.fail(message_id, failure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -39,7 +39,7 @@ class Subscriptions:
         self._all: dict[Subscription, None] = {}
         self._of_agents = 0
 
-    def add(self, subscription: Subscription) -> None:
+    async def add(self, subscription: Subscription) -> None:
         if subscription in self._all:
             return
         if subscription.key is not None:
@@ -50,22 +50,31 @@ class Subscriptions:
             self._of_agents += 1
         self._all[subscription] = None
 
-    def remove(self, subscription: Subscription) -> None:
+    async def remove(self, subscription: Subscription) -> None:
         if subscription in self._all:
             del self._all[subscription]
             self._of_agents -= subscription.key is not None
 
-    def remove_of(self, agent: AgentId) -> None:
+    async def remove_of(self, agent: AgentId) -> None:
         """Removes those that the agent made for itself."""
         for each in [each for each in self._all if (each.agent_type, each.key) == (agent.type, agent.key)]:
-            self.remove(each)
+            await self.remove(each)
+
+    async def catch_up(self) -> None:
+        """Returns when those that were made before the call are known here."""
 
     def recipients(self, topic: TopicId) -> Iterator[AgentId]:
         """Each once."""
         yield from dict.fromkeys(agent for each in self._all if (agent := each.recipient(topic)) is not None)
 
 
-_NOTHING = Grants()
+def unknown_type(type: str, known: Iterable[str]) -> DeliveryError:
+    near = difflib.get_close_matches(type, list(known), n=1)
+    guess = f"; did you mean {near[0]}?" if near else "; register it first"
+    return DeliveryError(f"there is no agent type {type!r}{guess}")
+
+
+NOTHING = Grants()
 
 
 class Registry:
@@ -83,13 +92,14 @@ class Registry:
             raise UsageError(f"there is an agent type {registration.type!r} already; choose another name")
         self._registrations[registration.type] = registration
 
+    def unregister(self, type: str) -> None:
+        self._registrations.pop(type, None)
+
     def registration(self, type: str) -> Registration:
         """DeliveryError if there is none."""
         found = self._registrations.get(type)
         if found is None:
-            near = difflib.get_close_matches(type, self._registrations, n=1)
-            guess = f"; did you mean {near[0]}?" if near else "; register it first"
-            raise DeliveryError(f"there is no agent type {type!r}{guess}")
+            raise unknown_type(type, self._registrations)
         return found
 
     def takes(self, type: str, message: str) -> bool:
@@ -102,9 +112,9 @@ class Registry:
         if own is not None:
             return own
         found = self._registrations.get(agent.type)
-        return found.grants if found is not None else _NOTHING
+        return found.grants if found is not None else NOTHING
 
-    def grant(self, agent: AgentId | str, grants: Grants) -> None:
+    async def grant(self, agent: AgentId | str, grants: Grants) -> None:
         if isinstance(agent, str):
             self._require(agent).grants = grants
         else:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 
@@ -17,7 +16,6 @@ from fumehood.errors import (
     LoopError,
     MessageError,
     NotGrantedError,
-    OverloadedError,
     RefusedError,
     UsageError,
 )
@@ -48,16 +46,23 @@ class Origin:
         return None if self.delivery is None else self.delivery.envelope
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
-    """How envelopes reach mailboxes; in a distributed runtime, over the network."""
+class Transport(Protocol):
+    """How envelopes reach mailboxes: in this process, or over the network."""
 
-    deliver: Callable[[Envelope, Delivery | None], Awaitable[None]]
-    """Returns when it is in the agent's queue, after waiting for room. Raises DeliveryError or MessageError."""
-    offer: Callable[[Envelope, Delivery | None], bool]
-    """The same without waiting; False if there is no room."""
-    abandon: Callable[[Envelope], None]
-    """The sender has stopped waiting for the answer."""
+    async def deliver(self, envelope: Envelope, asker: Delivery | None) -> None:
+        """Accepts a request for its recipient's queue, after waiting for room. Raises DeliveryError or MessageError."""
+        ...
+
+    async def publish(self, envelopes: list[Envelope], publisher: Delivery | None) -> None:
+        """Accepts a publication, one envelope for each recipient; what cannot be delivered is a dead letter.
+
+        Raises DeliveryError if the publisher has to know of it.
+        """
+        ...
+
+    def abandon(self, envelope: Envelope) -> None:
+        """The sender has stopped waiting for the answer."""
+        ...
 
 
 class Router:
@@ -73,11 +78,11 @@ class Router:
         interceptors: Interceptors,
         audit: RuntimeAudit,
         dead_letters: DeadLetterRecorder,
-        post: Transport,
+        transport: Transport,
     ) -> None:
         self._limits, self._types, self._registry, self._subscriptions = limits, types, registry, subscriptions
         self._pending, self._interceptors, self._audit = pending, interceptors, audit
-        self._dead_letters, self._transport = dead_letters, post
+        self._dead_letters, self._transport = dead_letters, transport
 
     async def send(
         self, origin: Origin, message: object, to: AgentId | str, seconds: Seconds | None, reply: type[T]
@@ -103,10 +108,11 @@ class Router:
             draft = await self._draft(origin, message, AgentId("unaddressed"), target, seconds)
         except DroppedError:
             return
+        await self._subscriptions.catch_up()
         recipients = await self._recipients(target, draft.payload.name, sender)
         if self._audit.is_on:
             await self._record_published(draft, target, recipients)
-        await self._distribute([replace(draft, to=recipient) for recipient in recipients], origin.delivery)
+        await self._transport.publish([replace(draft, to=recipient) for recipient in recipients], origin.delivery)
 
     async def deny(self, origin: Origin, action: str, target: object) -> None:
         """Records the denial, then raises NotGrantedError."""
@@ -145,6 +151,7 @@ class Router:
             cause=cause.message_id if cause else None,
             hops=hops,
             deadline=deadline,
+            chain=_chain(origin) if topic is None else (),
         )
 
     def _deadline(self, cause: Envelope | None, seconds: Seconds | None) -> float:
@@ -180,38 +187,6 @@ class Router:
         except (DeliveryError, MessageError) as error:
             await self._dead_letters.record(envelope, reason_of(error), str(error))
             raise
-
-    async def _distribute(self, envelopes: list[Envelope], publisher: Delivery | None) -> None:
-        """Delivers to each recipient; a full queue delays the sender only, not the other recipients.
-
-        OverloadedError if waiting would never end; the other recipients have received it by then.
-        """
-        waiting = [envelope for envelope in envelopes if not await self._offer(envelope, publisher)]
-        full: list[OverloadedError] = []
-        if waiting:
-            async with anyio.create_task_group() as group:
-                for envelope in waiting:
-                    group.start_soon(self._wait_for_room, envelope, publisher, full)
-        if full:
-            raise full[0]
-
-    async def _wait_for_room(self, envelope: Envelope, publisher: Delivery | None, full: list[OverloadedError]) -> None:
-        with anyio.CancelScope(deadline=envelope.deadline) as scope:
-            try:
-                await self._transport.deliver(envelope, publisher)
-            except (DeliveryError, MessageError) as error:
-                full += [error] if isinstance(error, OverloadedError) else []
-                await self._dead_letters.record(envelope, reason_of(error), str(error))
-        if scope.cancelled_caught:
-            await self._dead_letters.record(envelope, Reason.OVERLOADED, f"the queue of {envelope.to} stayed full")
-
-    async def _offer(self, envelope: Envelope, publisher: Delivery | None) -> bool:
-        """Whether it is accepted or a dead letter; False if there is no room yet."""
-        try:
-            return self._transport.offer(envelope, publisher)
-        except (DeliveryError, MessageError) as error:
-            await self._dead_letters.record(envelope, reason_of(error), str(error))
-            return True
 
     async def _recipients(self, topic: TopicId, name: str, sender: AgentId | None) -> list[AgentId]:
         """The subscribers that have a grant and a handler for it; never the sender itself."""
@@ -261,6 +236,13 @@ class Router:
         if not isinstance(value, reply):
             raise MessageError(f"{answer.by} answered with {type(value).__name__}, and {reply.__name__} was expected")
         return value
+
+
+def _chain(origin: Origin) -> tuple[str, ...]:
+    """Who waits for the answer to a request: the handler that sends it, and those that wait for that one."""
+    if origin.delivery is None:
+        return ()
+    return (*origin.delivery.envelope.chain, origin.delivery.chain_link)
 
 
 def _in_full(error: FumehoodError) -> str:

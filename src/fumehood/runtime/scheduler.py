@@ -9,7 +9,7 @@ on: those of agents that wait for it, directly or through others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,6 +24,12 @@ from fumehood.runtime.mailbox import Delivery, Mailbox, Slots, WorkItem
 from fumehood.runtime.registry import Registry
 
 
+def no_handler(envelope: Envelope, takes: Iterable[str]) -> MessageError:
+    return MessageError(
+        f"{envelope.to} has no handler for {envelope.payload.name[:80]}; it takes {', '.join(sorted(takes))}"
+    )
+
+
 class WaitGraph:
     """The wait-for graph of the running handlers, in which a cycle is a deadlock.
 
@@ -35,17 +41,24 @@ class WaitGraph:
         """`answering` holds the deliveries of direct messages by message id."""
         self._registry, self._answering = registry, answering
 
-    def would_close(self, asker: Delivery, recipient: Mailbox) -> bool:
-        """Whether the recipient's queue cannot move before the asker is done."""
-        return recipient.is_saturated and all(self._waits_for(delivery, asker) for delivery in recipient.deliveries)
+    def would_close(self, asker: Delivery | None, envelope: Envelope, recipient: Mailbox) -> bool:
+        """Whether the recipient's queue cannot move before the asker is done.
 
-    def _waits_for(self, delivery: Delivery, other: Delivery) -> bool:
+        The chain of the envelope names handlers of other processes, too, through which the asker is waited for.
+        """
+        if asker is None and not envelope.chain:
+            return False
+        return recipient.is_saturated and all(
+            self._waits_for(delivery, asker, envelope.chain) for delivery in recipient.deliveries
+        )
+
+    def _waits_for(self, delivery: Delivery, other: Delivery | None, chain: tuple[str, ...]) -> bool:
         """Directly, or through others."""
         seen: set[Delivery] = set()
         todo = [delivery]
         while todo:
             each = todo.pop()
-            if each is other:
+            if each is other or each.chain_link in chain:
                 return True
             if each not in seen:
                 seen.add(each)
@@ -119,7 +132,7 @@ class Scheduler:
     async def deliver(self, envelope: Envelope, sender: Delivery | None) -> None:
         """`sender` is the delivery whose handler waits; None for the application."""
         mailbox = self._admit(envelope)
-        would_deadlock = sender is not None and self._graph.would_close(sender, mailbox)
+        would_deadlock = self._graph.would_close(sender, envelope, mailbox)
         if would_deadlock and envelope.topic is None:
             self._insert(mailbox, envelope)
         elif mailbox.offer(envelope, sender):
@@ -135,10 +148,7 @@ class Scheduler:
     def _admit(self, envelope: Envelope) -> Mailbox:
         registration = self._registry.registration(envelope.to.type)
         if envelope.payload.name not in registration.takes:
-            raise MessageError(
-                f"{envelope.to} has no handler for {envelope.payload.name[:80]}; "
-                f"it takes {', '.join(sorted(registration.takes))}"
-            )
+            raise no_handler(envelope, registration.takes)
         return self._registry.mailbox(envelope.to)
 
     def _accepted(self, mailbox: Mailbox) -> None:

@@ -11,6 +11,7 @@ from fumehood.audit import Trail
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
+from fumehood.remote.place import find_server
 from fumehood.runtime.audit import GrantDenied
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
@@ -139,6 +140,6 @@ async def open_sandbox(
     sandboxes: Opener | None = None,
 ) -> AsyncIterator[GrantedSandbox]:
     """`gated` declares that the agent's toolboxes have a gate; a toolbox without one raises an error then."""
-    opener = sandboxes or LocalOpener(audit=trail)
+    opener = sandboxes or find_server() or LocalOpener(audit=trail)
     async with opener.sandbox(policy, session=session, gated=gated or make_gate is not None) as box:
         yield GrantedSandbox(agent, grants, box, tools, make_gate(agent, box) if make_gate else None, trail)

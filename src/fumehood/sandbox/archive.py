@@ -228,6 +228,10 @@ class ByteSink(Protocol):
     def write(self, data: bytes, /) -> int: ...
 
 
+class WritableArchive(Protocol):
+    def write(self, target: ByteSink) -> None: ...
+
+
 class ArchiveWriter:
     """Writes chosen entries of a snapshot: the same bytes each time."""
 

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from fumehood.snapshots import Snapshot
 
 
+PLACE = "this machine"
+
+
 class AsyncSandbox:
     """`async with AsyncSandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
@@ -180,8 +183,8 @@ class AsyncSandbox:
 
     @property
     def enforcement(self) -> Mapping[str, str]:
-        """Control -> the mechanism that enforces it here."""
-        return self._core.backend.report.mechanisms()
+        """Control -> the mechanism that enforces it here; `place` is where that is."""
+        return {**self._core.backend.report.mechanisms(), "place": PLACE}
 
     @property
     def enforcement_report(self) -> EnforcementReport:
@@ -209,6 +212,15 @@ class AsyncSandbox:
             copies.append(copy := self._copy(self.policy))
             copy._saved.use(state)
         return copies
+
+    def record_in(self, audit: AuditChoice) -> None:
+        """Of a fork that is not open yet: its own trail, in place of that of the sandbox it is a copy of."""
+        self._core.audit.choice = audit
+
+    def release(self) -> None:
+        """Of a fork that is never opened: what it would begin with need not be kept for it any more."""
+        if not self.is_open:
+            self._saved.release()
 
     def _check_rest(self, what: str) -> None:
         if self._runs.are_under_way:
@@ -292,6 +304,14 @@ class AsyncSandbox:
         share. It answers until it is closed, or the sandbox is.
         """
         return await self._ports.expose(port)
+
+    async def expose_to(self, port: int, client_port: int) -> AsyncExposedPort:
+        """As `expose`, for a caller elsewhere, whose own loopback has the address.
+
+        Nothing listens here: the caller passes each connection to its `client_port` on, and it is handed to
+        `AsyncExposedPort.admit`. Who may ask is decided here, and recorded.
+        """
+        return await self._ports.expose(port, client_port)
 
     async def change_policy(self, policy: AnyPolicy) -> None:
         """Other network rules from now on, for runs under way too: what they no longer allow is closed at once.

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from fumehood.sandbox.background import NewOutput
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
-    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.snapshots import Snapshot
 
 
@@ -71,6 +70,35 @@ class AnySession(Protocol):
     async def close(self) -> None: ...
 
 
+class AnyExposedPort(Protocol):
+    """As `AsyncExposedPort`."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    async def wait_ready(self, timeout: Seconds | None = 30) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
 class AnySandbox(Protocol):
     """An open sandbox, here or elsewhere; the methods are those of `AsyncSandbox`."""
 
@@ -114,7 +142,7 @@ class AnySandbox(Protocol):
         self, *packages: str, allow_sdists: bool = False, progress: Callable[[str], None] | None = None
     ) -> Installation: ...
 
-    async def expose(self, port: int) -> AsyncExposedPort: ...
+    async def expose(self, port: int) -> AnyExposedPort: ...
 
     async def change_policy(self, policy: AnyPolicy) -> None: ...
 

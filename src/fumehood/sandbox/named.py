@@ -6,6 +6,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import anyio
 
@@ -14,7 +15,7 @@ from fumehood.errors import UsageError
 from fumehood.host.locks import Lock
 from fumehood.policy import Policy
 from fumehood.policy.filesystem import Outputs
-from fumehood.sandbox.archive import ArchiveWriter, read_archive
+from fumehood.sandbox.archive import ArchiveWriter, WritableArchive, read_archive
 from fumehood.sandbox.audit import AuditChoice
 from fumehood.sandbox.audit.snapshots import (
     SandboxExported,
@@ -27,19 +28,68 @@ from fumehood.sandbox.files.workspace_copy import check_room
 from fumehood.sandbox.snapshots import created, described, make_room, new_record, snapshot_record
 from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, SnapshotStore
 from fumehood.snapshots.garbage import Collected, collect
-from fumehood.snapshots.records import checked_name
+from fumehood.snapshots.manifest import SnapshotEntry
+from fumehood.snapshots.records import SnapshotRecord, checked_name
 from fumehood.snapshots.store import StoreWriter
 
 Fill = Callable[[StoreWriter], SnapshotManifest]
 """Writes the contents that a new sandbox begins with."""
 
 
+class AnyNamedSandboxes(Protocol):
+    """Named sandboxes while they are not open, here or at a server; the methods are those of `NamedSandboxes`."""
+
+    def create_empty(self, name: str, policy: Policy) -> NamedSandbox: ...
+
+    def create_from_snapshot(self, name: str, policy: Policy, wanted: str) -> NamedSandbox: ...
+
+    def create_from_archive(
+        self, name: str, policy: Policy, stream: io.BufferedReader, source: str
+    ) -> NamedSandbox: ...
+
+    def fork(self, name: str, copies: Sequence[str]) -> list[NamedSandbox]: ...
+
+    def snapshot(self, name: str, snapshot_name: str | None) -> Snapshot: ...
+
+    def export(
+        self, name: str, target: str, write: Callable[[WritableArchive], None], *, everything: bool
+    ) -> list[str]: ...
+
+    def sandboxes(self) -> list[NamedSandbox]: ...
+
+    def find(self, name: str) -> NamedSandbox: ...
+
+    def entries(self, name: str) -> Sequence[SnapshotEntry]: ...
+
+    def snapshots(self) -> list[SnapshotRecord]: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def remove_snapshot(self, wanted: str) -> None: ...
+
+
 class NamedSandboxes:
-    """The user's named sandboxes. Blocking: for command lines and worker threads."""
+    """The user's named sandboxes, or a tenant's. Blocking: for command lines and worker threads."""
 
     def __init__(self, audit: AuditChoice = None, store: SnapshotStore | None = None) -> None:
         self.store = store or SnapshotStore.open_default()
         self._trail = store_trail(audit)
+
+    def sandboxes(self) -> list[NamedSandbox]:
+        return self.store.sandboxes()
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        return self.store.snapshots()
+
+    def find(self, name: str) -> NamedSandbox:
+        return self.store.find(name)
+
+    def entries(self, name: str) -> Sequence[SnapshotEntry]:
+        """What is in its workspace."""
+        return self.store.manifest(self.find(name).snapshot).entries
+
+    def create_empty(self, name: str, policy: Policy) -> NamedSandbox:
+        return self.create(name, policy, lambda writer: SnapshotManifest.of(()), "empty")
 
     def create(self, name: str, policy: Policy, fill: Fill, source: str) -> NamedSandbox:
         """Nothing is left of one that fails."""
@@ -155,7 +205,3 @@ class _Digest:
 
     def sha256(self) -> str:
         return self._digest.hexdigest()
-
-
-def empty(writer: StoreWriter) -> SnapshotManifest:
-    return SnapshotManifest.of(())

@@ -61,6 +61,10 @@ class AsyncExposedPort:
     def is_open(self) -> bool:
         return not self._is_closed
 
+    def admit(self, connection: socket.socket) -> None:
+        """A connection that was accepted elsewhere, for a port whose address is there."""
+        self._server.admit(connection)
+
     async def wait_ready(self, timeout: Seconds | None = 30) -> None:
         """Until a program listens on the port; TimeoutError if none does in time."""
         with anyio.fail_after(None if timeout is None else read_seconds(timeout, "timeout")):
@@ -97,11 +101,12 @@ class SandboxPorts:
         self._core = core
         self._open: list[AsyncExposedPort] = []
 
-    async def expose(self, port: int) -> AsyncExposedPort:
+    async def expose(self, port: int, client_port: int | None = None) -> AsyncExposedPort:
+        """With `client_port` the address is a client's, elsewhere."""
         core, backend = self._core, self._core.backend
         async with core.audit.denials("expose"):
             check_port(core.policy, port, core.gateway_ports)
-        exposed = await _expose(port, backend.connect, core.audit.trail)
+        exposed = await _expose(port, backend.connect, core.audit.trail, client_port)
         self._open = [*(other for other in self._open if other.is_open), exposed]
         core.stack.push_async_callback(exposed.close)
         return exposed
@@ -113,13 +118,12 @@ class SandboxPorts:
                 await exposed.close()
 
 
-async def _expose(port: int, connect: Connect, trail: Trail) -> AsyncExposedPort:
-
+async def _expose(port: int, connect: Connect, trail: Trail, client_port: int | None) -> AsyncExposedPort:
     def start() -> PortServer:
         from fumehood.egress import shared_gateway
         from fumehood.ingress.server import PortServer
 
-        server = PortServer(shared_gateway(), port, lambda: connect(port))
+        server = PortServer(shared_gateway(), port, lambda: connect(port), client_port)
         server.open(trail)
         return server
 

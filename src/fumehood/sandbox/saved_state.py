@@ -31,6 +31,10 @@ class SavedState:
         """The sandbox, which is not open yet, begins with this state."""
         self._state = state
 
+    def release(self) -> None:
+        if self._state is not None:
+            self._state.release()
+
     async def acquire(self, stack: AsyncExitStack, trail: Trail) -> None:
         if self._state is not None:
             await self._state.acquire(stack, self._core.policy, trail)

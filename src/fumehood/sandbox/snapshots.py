@@ -71,8 +71,7 @@ class WorkspaceState:
 
     async def acquire(self, stack: AsyncExitStack, policy: Policy, trail: Trail) -> None:
         """Before anything is opened: the lock of the name, the snapshot, and that it fits."""
-        if self._lease is not None:
-            stack.callback(self._lease.close)
+        stack.callback(self.release)
         if self._name is not None:
             await self._acquire_name(stack, self._name, policy, trail)
         elif self._begin is not None:
@@ -127,6 +126,12 @@ class WorkspaceState:
             SandboxPolicyChanged(old.name, old.policy_digest, policy.digest, Attachment(policy.meaning))
         )
         await anyio.to_thread.run_sync(self._store.update, self._record)
+
+    def release(self) -> None:
+        """Once it is closed, or will never be acquired: the store need not keep what it begins with."""
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
 
     @property
     def is_named(self) -> bool:

@@ -23,6 +23,7 @@ from fumehood.server.api import (
     files,
     health,
     keys,
+    named,
     policies,
     runs,
     sandboxes,
@@ -39,7 +40,7 @@ from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tracing import TracedRequests
 
-_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, workers, whoami, health)
+_PARTS = (sandboxes, runs, files, named, policies, tenants, keys, approvals, audit, workers, whoami, health)
 
 
 def build_app(
@@ -61,6 +62,7 @@ def build_app(
                 server.connections,
                 server.chains.trail_of,
                 sandboxes.longest_times(settings),
+                server.tenancy.store_of,
             )
             ready(server)
             yield

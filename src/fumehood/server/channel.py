@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -25,9 +25,10 @@ from fumehood.server.connections import TenantConnections, TooManyConnectionsErr
 from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
 from fumehood.server.sandboxes.errors import NoSuchSandboxError, SandboxClosedError
-from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
+from fumehood.server.sandboxes.open_sandbox import OpenSandbox
+from fumehood.server.sandboxes.opening import Times
 from fumehood.server.sandboxes.registry import SandboxRegistry
-from fumehood.server.sandboxes.wishes import read_opening
+from fumehood.server.sandboxes.wishes import StoreFinder, read_opening
 from fumehood.server.storage.database import Database, StorageError
 
 _FIRST_MESSAGE_SECONDS = 10
@@ -68,8 +69,9 @@ class SandboxChannel:
         connections: TenantConnections,
         trail_of: Callable[[Principal], Trail],
         longest: Times,
+        stores: StoreFinder,
     ) -> None:
-        self._database, self._authenticator = database, authenticator
+        self._database, self._authenticator, self._stores = database, authenticator, stores
         self._registry, self._connections = registry, connections
         self._trail_of, self._longest = trail_of, longest
 
@@ -122,17 +124,16 @@ class SandboxChannel:
         return await self._open(principal, carrier, wishes), 0
 
     async def _open(self, principal: Principal, carrier: AcceptedWebSocket, wishes: Header) -> OpenSandbox:
-        """A client that hangs up meanwhile gets no sandbox."""
+        """A client that hangs up meanwhile gets no sandbox, and does not wait for one that is in use."""
         with _Progress(carrier) as progress:
-            opening = await read_opening(self._database, principal, wishes, self._longest, progress.show)
-            opened, token = await self._registry.open(principal, opening, self._trail_of(principal))
+            opened, token = await _unless_lost(carrier, self._opened(principal, wishes, progress))
             await progress.finish()
         answer = {
             "sandbox": opened.id,
             "token": token,
             "linger": opened.times.linger,
             "policy": pack_policy(opened.box.policy),
-            "enforcement": dict(opened.box.enforcement) | {"place": f"server, sandbox {opened.id}"},
+            "enforcement": dict(opened.box.enforcement),
         }
         try:
             await carrier.send(frames.encode({"opened": answer}))
@@ -140,6 +141,12 @@ class SandboxChannel:
             await opened.close("abandoned")
             raise
         return opened
+
+    async def _opened(self, principal: Principal, wishes: Header, progress: _Progress) -> tuple[OpenSandbox, str]:
+        if "fork" in wishes:
+            return await self._registry.open_fork(principal, str(wishes["fork"]), self._trail_of(principal))
+        opening = await read_opening(self._database, principal, wishes, self._longest, progress.show, self._stores)
+        return await self._registry.open(principal, opening, self._trail_of(principal))
 
     async def _attach(
         self, principal: Principal, carrier: AcceptedWebSocket, wishes: Header
@@ -194,6 +201,24 @@ class _Progress:
 
 async def _deny(socket: WebSocket, error: Exception) -> None:
     await socket.send_denial_response(await answer_problem(HTTPConnection(socket.scope), error))
+
+
+async def _unless_lost(
+    carrier: AcceptedWebSocket, work: Coroutine[None, None, tuple[OpenSandbox, str]]
+) -> tuple[OpenSandbox, str]:
+    """CarrierLostError if the client hangs up first; it has nothing to say until it has its sandbox."""
+    opening, listening = asyncio.ensure_future(work), asyncio.ensure_future(carrier.receive())
+    try:
+        await asyncio.wait([opening, listening], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not opening.done():
+            opening.cancel()
+        listening.cancel()
+        await asyncio.gather(opening, listening, return_exceptions=True)
+    if not opening.cancelled():
+        return opening.result()
+    listening.result()
+    raise FrameError("a message before the sandbox was open")
 
 
 async def _send(carrier: AcceptedWebSocket, **answer: Any) -> None:

@@ -9,16 +9,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from fumehood import __version__
 from fumehood.frozen import frozen
+from fumehood.sandbox.named import NamedSandboxes
 from fumehood.server import events, instances
 from fumehood.server.api.answers import forget_answers
+from fumehood.server.api.archives import ArchiveTransfers
 from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
 from fumehood.server.connections import TenantConnections
 from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
+from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes.lost_records import end_lost
 from fumehood.server.sandboxes.placement import LocalPlacement, Placement
@@ -30,12 +35,14 @@ from fumehood.server.shipping.shipping import AuditShipping
 from fumehood.server.storage.choice import is_shared, open_database
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.secrets import SealingKey
+from fumehood.server.tenants.tenants import list_tenants
 from fumehood.server.tracing import Tracing
 
 if TYPE_CHECKING:
     from fumehood.server.fleet.fleet import Fleet
 
 _SWEEP_BEATS = 6
+_COLLECT_BEATS = 360
 _COUNT_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
@@ -52,6 +59,7 @@ class ServerState:
     requests: RequestQuota
     connections: TenantConnections
     background: BackgroundRuns
+    archives: ArchiveTransfers
     metrics: Metrics
     shipping: AuditShipping
     tracing: Tracing
@@ -86,20 +94,21 @@ async def open_server(
         stack.push_async_callback(asyncio.to_thread, tracing.close)
         tenancy = Tenancy(settings, database, instance, chains, sealing, tracing)
         fleet = await _open_fleet(settings, tenancy, chains, stack)
-        placement = _placement(fleet, tenancy)
+        placement, requests = _placement(fleet, tenancy), RequestQuota(database)
         authenticator = Authenticator(database, settings.oidc)
         stack.push_async_callback(authenticator.close)
         server = ServerState(
             settings,
             database,
             authenticator,
-            SandboxRegistry(database, instance, tenancy, placement, strict=settings.strict, tracing=tracing),
+            SandboxRegistry(database, instance, tenancy, placement, requests, strict=settings.strict, tracing=tracing),
             tenancy,
             chains,
             sealing,
-            RequestQuota(database),
+            requests,
             TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant),
             BackgroundRuns(),
+            ArchiveTransfers(),
             Metrics(),
             shipping,
             tracing,
@@ -165,6 +174,8 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
                 await _bury(server.database, server.chains, instance, alone=not shared)
                 await forget_ended(server.database)
                 await forget_answers(server.database)
+            if beats % _COLLECT_BEATS == 0:
+                await collect_old(server)
         except StorageError as error:
             server.tenancy.meters.hold()
             _log.warning("the database cannot be reached: %s", error)
@@ -186,6 +197,15 @@ async def look_after(server: ServerState) -> None:
     await server.registry.write_ends()
     await server.tenancy.meters.settle_all()
     await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
+    server.registry.forks.release_old()
+
+
+async def collect_old(server: ServerState) -> None:
+    """Named sandboxes and snapshots that were not used for long, of every tenant, and contents that nothing needs."""
+    for tenant in await list_tenants(server.database):
+        trail = server.chains.trail_of(Principal(tenant.name, "server", frozenset()))
+        named = NamedSandboxes(trail, await server.tenancy.store_of(tenant.name))
+        await anyio.to_thread.run_sync(named.collect)
 
 
 async def _bury(database: Database, chains: AuditChains, instance: str, *, alone: bool) -> None:

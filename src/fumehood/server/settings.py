@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from fumehood.errors import UsageError
 from fumehood.host.folders import user_folder
 from fumehood.host.loopback import is_loopback
-from fumehood.policy.quantities import KIB, MIB, Duration, Size
+from fumehood.policy.quantities import GIB, KIB, MIB, Duration, Size
 from fumehood.policy.section import Ordered, Section, Text
 from fumehood.policy.source import parse, read_file, visible
 from fumehood.server.identity.issuers import IssuerSettings
@@ -64,6 +64,8 @@ class RequestLimits(Section):
     body: Size = Field(default=16 * MIB, description="How large the body of a request may be.")
     body_time: Duration = Field(default=30.0, description="How long it may take to arrive.")
     headers_time: Duration = Field(default=10.0, description="How long the headers of a request may take to arrive.")
+    archive: Size = Field(default=GIB, description="How large an archive may be that becomes a named sandbox.")
+    archive_time: Duration = Field(default=600.0, description="How long it may take to arrive.")
     message: Size = Field(default=MIB + 64 * KIB, description="How large a message of the channel may be.")
     connections: Annotated[int, Field(ge=1)] = Field(default=2048, description="How many there may be at once.")
     connections_of_tenant: Annotated[int, Field(ge=1)] = Field(
@@ -78,6 +80,9 @@ class Lifetimes(Section):
     lifetime: Duration = Field(default=3600.0, description="After which one is closed, whatever happens in it.")
     idle: Duration = Field(default=600.0, description="After which one that is not used is closed.")
     linger: Duration = Field(default=30.0, description="How long one waits for a client that lost its connection.")
+    kept_days: Annotated[int, Field(ge=0)] = Field(
+        default=180, description="After which named sandboxes and snapshots are removed that were not used; 0 is never."
+    )
 
 
 class ServerSettings(Section):

@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,13 +14,21 @@ from fumehood.snapshots.durability import MOST_SYNCED_ALONE, sync_file, sync_fil
 from fumehood.snapshots.limits import charge
 
 CHUNK_BYTES = 1024 * 1024
+# So much is written before the store is asked again whether there is room for it.
+_UNCHECKED_BYTES = 16 * 1024 * 1024
 _SETTLED_NS = 2_000_000_000
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
+def _has_room() -> None:
+    """For a store without a limit."""
+
+
 class BlobStore:
-    def __init__(self, root: Path, temporary: Path) -> None:
-        self.root, self._temporary = root, temporary
+    """`check_room` raises when the contents that are being written would not fit."""
+
+    def __init__(self, root: Path, temporary: Path, check_room: Callable[[], None] = _has_room) -> None:
+        self.root, self._temporary, self._check_room = root, temporary, check_room
         self._counted: dict[str, tuple[int, int]] = {}
         """Folder -> when it changed last, and what its contents are charged."""
 
@@ -63,7 +71,7 @@ class BlobStore:
         return total
 
     def batch(self) -> BlobBatch:
-        return BlobBatch(self, self._temporary)
+        return BlobBatch(self, self._temporary, self._check_room)
 
 
 def _charged_in(folder: str) -> int:
@@ -77,7 +85,8 @@ def _charged_in(folder: str) -> int:
 class BlobDraft:
     """One content that is being written, under a name that means nothing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, written: Callable[[int], None]) -> None:
+        self._written = written
         self.path = folder / secrets.token_hex(16)
         self._file = os.open(self.path, _NEW_FILE, 0o600)
         self._digest = hashlib.sha256()
@@ -87,6 +96,7 @@ class BlobDraft:
         self._digest.update(data)
         self.size += len(data)
         _write_all(self._file, data)
+        self._written(len(data))
 
     @property
     def sha256(self) -> str:
@@ -99,8 +109,9 @@ class BlobDraft:
 class BlobBatch:
     """New contents. They are in the store when `commit` has returned, and synced."""
 
-    def __init__(self, store: BlobStore, temporary: Path) -> None:
-        self._store, self._temporary = store, temporary
+    def __init__(self, store: BlobStore, temporary: Path, check_room: Callable[[], None]) -> None:
+        self._store, self._temporary, self._check_room = store, temporary, check_room
+        self._unchecked_bytes = 0
         self._drafts: dict[str, Path] = {}
         self._relies_on_others = False
         self.new_bytes = self.charged_bytes = 0
@@ -111,10 +122,18 @@ class BlobBatch:
             path = self._temporary / secrets.token_hex(16)
             self._keep(digest, path, len(data))
             _write_new(path, data)
+            self._count(len(data))
         return digest
 
     def begin(self) -> BlobDraft:
-        return BlobDraft(self._temporary)
+        return BlobDraft(self._temporary, self._count)
+
+    def _count(self, written_bytes: int) -> None:
+        """An archive of a few kilobytes can hold terabytes: the disk is asked while they are written, not after."""
+        self._unchecked_bytes += written_bytes
+        if self._unchecked_bytes >= _UNCHECKED_BYTES:
+            self._unchecked_bytes = 0
+            self._check_room()
 
     def finish(self, draft: BlobDraft) -> str:
         draft.close()

@@ -4,6 +4,7 @@
     manifests/  manifests, by digest           sandboxes/  named sandboxes
     leases/     snapshots that a process uses  locks/      of named sandboxes: one process at a time
     drafts/     what is not complete yet       lock        shared to write, exclusive to collect garbage
+    commit      held by the writer whose contents become part of the store
 
 A record is replaced at once, after everything that it needs was synced. So a crash leaves the old state or the new one,
 and perhaps files that no record needs, which `collect` removes.
@@ -30,7 +31,7 @@ from fumehood.snapshots.durability import remove_durably, write_durably
 from fumehood.snapshots.limits import StoreLimits, charge
 from fumehood.snapshots.manifest import SnapshotEntry, SnapshotManifest
 from fumehood.snapshots.records import NamedSandbox, SnapshotRecord, checked_name
-from fumehood.tenant import Tenant
+from fumehood.tenant import DiskLimits, Tenant
 
 VARIABLE = "FUMEHOOD_SANDBOXES"
 _FOLDER = PrivateFolder("snapshots and named sandboxes", VARIABLE)
@@ -71,23 +72,26 @@ class StoreWriter:
     def commit(self, manifest: SnapshotManifest) -> None:
         """All of it is on disk when this returns."""
         path = self._store.path("manifests", manifest.id)
-        is_new = not path.exists()
-        if charged := self.batch.charged_bytes + (charge(len(manifest.data)) if is_new else 0):
-            self._store.limits.check_size(self._store.size_bytes() + charged)
-        self.batch.commit()
-        if is_new:
-            self._store.write(path, manifest.data)
+        # One at a time: two that fit one by one may be too large together.
+        with closing(locks.lock_exclusive(self._store.root / "commit")):
+            is_new = not path.exists()
+            if charged := self.batch.charged_bytes + (charge(len(manifest.data)) if is_new else 0):
+                self._store.limits.check_size(self._store.size_bytes() + charged)
+            self.batch.commit()
+            if is_new:
+                self._store.write(path, manifest.data)
 
 
 class SnapshotStore:
     """Everything blocks: for worker threads and command lines."""
 
-    def __init__(self, root: Path, limits: StoreLimits | None = None) -> None:
+    def __init__(self, root: Path, limits: DiskLimits | None = None) -> None:
         _FOLDER.make(root)
-        self.root, self.limits = root, limits or StoreLimits()
+        self.root = root
+        self.limits: DiskLimits = limits or StoreLimits()
         for name in _FOLDERS:
             (root / name).mkdir(mode=0o700, exist_ok=True)
-        self.blobs = BlobStore(root / "blobs", root / "drafts")
+        self.blobs = BlobStore(root / "blobs", root / "drafts", self._check_room)
 
     @classmethod
     def open_default(cls, variables: Mapping[str, str] = os.environ) -> Self:
@@ -100,10 +104,10 @@ class SnapshotStore:
 
     @classmethod
     def open_for(cls, tenant: Tenant) -> Self:
-        """The tenant's own, with the limits of this process for each."""
+        """The tenant's own, with its limits, else those of this process for each."""
         if tenant.folder is None:
             return cls.open_default()
-        return cls(tenant.folder / "sandboxes", StoreLimits.read(os.environ))
+        return cls(tenant.folder / "sandboxes", tenant.disk or StoreLimits.read(os.environ))
 
     def path(self, kind: str, name: str) -> Path:
         return self.root / kind / name
@@ -118,6 +122,14 @@ class SnapshotStore:
             with suppress(FileNotFoundError):  # another process collects garbage
                 total += charge(entry.stat().st_size)
         return total
+
+    def _check_room(self) -> None:
+        """While contents are written: what is not complete yet takes room too, of all writers together."""
+        drafts = 0
+        for entry in os.scandir(self.root / "drafts"):
+            with suppress(FileNotFoundError):  # its writer is done with it
+                drafts += entry.stat().st_size
+        self.limits.check_size(self.size_bytes() + drafts)
 
     @contextmanager
     def writing(self) -> Iterator[StoreWriter]:

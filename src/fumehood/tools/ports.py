@@ -1,7 +1,7 @@
 """The tool that publishes a port of the sandbox, so that the user can look at a server that a model has started.
 
-The policy lists in `network.publish` which ports may be had. The address is at the loopback of the machine that the
-sandbox is on, and wants a token: what a model reads of it lets no one in from another machine.
+The policy lists in `network.publish` which ports may be had. The address is at the loopback of the machine that this
+program is on, and wants a token: what a model reads of it lets no one in from another machine.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from fumehood.tools.result import ToolOutput, ToolStatus
 from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.interface import AnySandbox
-    from fumehood.sandbox.ports import AsyncExposedPort
+    from fumehood.sandbox.interface import AnyExposedPort, AnySandbox
 
 _MOST_WAIT_SECONDS = 60
 
@@ -33,7 +32,7 @@ class _ExposedPorts:
     """One address for each port, however often it is asked for; a sandbox that is gone takes them with it."""
 
     def __init__(self) -> None:
-        self._ports: WeakKeyDictionary[AnySandbox, dict[int, AsyncExposedPort]] = WeakKeyDictionary()
+        self._ports: WeakKeyDictionary[AnySandbox, dict[int, AnyExposedPort]] = WeakKeyDictionary()
 
     async def expose(self, context: ToolContext, given: ExposePortArguments) -> ToolOutput:
         ports = self._ports.setdefault(context.sandbox, {})

@@ -188,13 +188,14 @@ def test_an_answer_is_the_same_after_a_journey_as_bytes(answer: ReplyEnvelope) -
 @pytest.mark.parametrize(
     "change",
     [
-        (b'"v": 2', b'"v": 1'),
+        (b'"v": 3', b'"v": 1'),
         (b'"hops": 3', b'"hops": "3"'),
         (b'"to": "b/default"', b'"to": "b\\u0000/x"'),
         (b'"from": "a/x/y"', b'"from": 7'),
         (b'"id"', b'"it"'),
         (b"{", b"["),
         (b'"until": ', b'"until": "soon", "x": '),
+        (b'"chain": []', b'"chain": [7]'),
         *(
             (b'"%s": ' % name, b'"%s": %s, "x": ' % (name, value))
             for name in (b"seconds", b"until")
@@ -210,7 +211,7 @@ def test_bytes_that_are_no_envelope_are_one_clear_error(change: tuple[bytes, byt
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"null", b'{"v": 2}', b'{"v": 2, "id": "m", "by": "", "failure": ["", ""]}']
+    "data", [b"", b"{}", b"null", b'{"v": 3}', b'{"v": 3, "id": "m", "by": "", "failure": ["", ""]}']
 )
 def test_bytes_that_are_no_answer_are_one_clear_error(data: bytes) -> None:
     with pytest.raises(MessageError):

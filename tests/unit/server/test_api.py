@@ -243,6 +243,8 @@ async def test_a_foreign_id_answers_as_one_that_never_was(host: Hosted) -> None:
     await owner.put("/policies/mine", json={"text": "version: 1\n"})
     await owner.put("/secrets/TOKEN", json={"value": "x"})
     key = (await owner.post("/keys", json={"name": "k", "scopes": ["run"]})).json()["id"]
+    await owner.post("/named-sandboxes", json={"name": "work"})
+    assert (await owner.post("/named-sandboxes/work/snapshots", json={"name": "base"})).status_code == 201
     asked = await owner.post("/approvals", json={"tool": "t", "arguments": {}, "policy": "closed"})
     ids = {
         "/v1/sandboxes/": (sandbox, "sbx_00000000000000000000"),
@@ -250,6 +252,8 @@ async def test_a_foreign_id_answers_as_one_that_never_was(host: Hosted) -> None:
         "/v1/policies/": ("mine", "none"),
         "/v1/secrets/": ("TOKEN", "NONE"),
         "/v1/keys/": (key, "aaaaaaaa"),
+        "/v1/named-sandboxes/": ("work", "none"),
+        "/v1/snapshots/": ("base", "none"),
         "/v1/approvals/": (asked.json()["id"], "ask_0000000000000000"),
     }
     await set_limit(host.server.database, "other", Quota.REQUESTS, 1000, "test")
@@ -258,7 +262,7 @@ async def test_a_foreign_id_answers_as_one_that_never_was(host: Hosted) -> None:
     for method, path, operation in OPERATIONS:
         if "{" not in path or operation.get("x-scope") == "operate":
             continue
-        if (method, path) in (("PUT", "/v1/policies/{name}"), ("PUT", "/v1/secrets/{name}")):
+        if method == "PUT" and path.endswith(("policies/{name}", "secrets/{name}", "/archive")):
             continue  # makes one of the stranger's own
         foreign, never = next(pair for prefix, pair in ids.items() if path.startswith(prefix))
         answers = [

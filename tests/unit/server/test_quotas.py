@@ -84,7 +84,7 @@ async def test_workspaces_of_open_sandboxes_together_are_limited(database: Datab
     await records.admit(database, "acme", "srv", record("sbx_1", 2 * GIB), "token")
     with pytest.raises(QuotaExceededError) as refused:
         await records.admit(database, "acme", "srv", record("sbx_2", 2 * GIB), "token")
-    assert (refused.value.quota, refused.value.used, refused.value.limit.author) == (Quota.WORKSPACE, 2 * GIB, "ada")
+    assert (refused.value.quota, refused.value.used, refused.value.author) == (Quota.WORKSPACE, 2 * GIB, "ada")
     await records.admit(database, "acme", "srv", record("sbx_3", GIB), "token")
     await records.end(database, "acme", "sbx_1", "closed")
     await records.admit(database, "acme", "srv", record("sbx_4", 2 * GIB), "token")

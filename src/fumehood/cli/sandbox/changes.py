@@ -14,12 +14,12 @@ from fumehood.cli.output import say
 from fumehood.cli.sandbox.listing import described
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.named import NamedSandboxes, empty
+from fumehood.remote.place import named_sandboxes
 from fumehood.snapshots import NamedSandbox
 
 if TYPE_CHECKING:
     from fumehood.cli.sandbox import Arguments
-    from fumehood.sandbox.archive import ArchiveWriter
+    from fumehood.sandbox.archive import WritableArchive
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
@@ -27,11 +27,11 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 def create(chosen: Arguments) -> int:
     policy, begin = overrides.load_policy(chosen), chosen.begin
     if begin is None:
-        _tell(NamedSandboxes().create(chosen.name, policy, empty, "empty"))
+        _tell(named_sandboxes().create_empty(chosen.name, policy))
     elif begin == "-" or "/" in begin or begin.endswith(_ARCHIVES):
         _create_from_archive(chosen.name, begin, policy)
     else:
-        _tell(NamedSandboxes().create_from_snapshot(chosen.name, policy, begin))
+        _tell(named_sandboxes().create_from_snapshot(chosen.name, policy, begin))
     return 0
 
 
@@ -42,7 +42,7 @@ def read(chosen: Arguments) -> int:
 
 def _create_from_archive(name: str, archive: str, policy: Policy) -> None:
     with _opened(archive) as stream:
-        _tell(NamedSandboxes().create_from_archive(name, policy, stream, os.path.basename(archive)))
+        _tell(named_sandboxes().create_from_archive(name, policy, stream, os.path.basename(archive)))
 
 
 @contextmanager
@@ -55,12 +55,12 @@ def _opened(archive: str) -> Iterator[BufferedReader]:
 
 
 def snapshot(chosen: Arguments) -> int:
-    print(NamedSandboxes().snapshot(chosen.name, chosen.snapshot_name).id)
+    print(named_sandboxes().snapshot(chosen.name, chosen.snapshot_name).id)
     return 0
 
 
 def fork(chosen: Arguments) -> int:
-    for record in NamedSandboxes().fork(chosen.name, chosen.names):
+    for record in named_sandboxes().fork(chosen.name, chosen.names):
         _tell(record)
     return 0
 
@@ -70,19 +70,19 @@ def export(chosen: Arguments) -> int:
     if target == "-" and os.isatty(1):
         raise UsageError("an archive cannot be shown on a terminal; name a file, or use `-` in a pipe")
 
-    def write(archive: ArchiveWriter) -> None:
+    def write(archive: WritableArchive) -> None:
         if target == "-":
             archive.write(sys.stdout.buffer)
         else:
             _write_new(archive, target)
 
     absolute = target if target == "-" else os.path.abspath(target)
-    for path in NamedSandboxes().export(chosen.name, absolute, write, everything=chosen.all):
+    for path in named_sandboxes().export(chosen.name, absolute, write, everything=chosen.all):
         say(f"not exported: {path!r} is a link that leads out")
     return 0
 
 
-def _write_new(archive: ArchiveWriter, target: str) -> None:
+def _write_new(archive: WritableArchive, target: str) -> None:
     """Never over anything; nothing is left of an archive that is not complete."""
     try:
         with open(target, "xb") as file:
@@ -91,7 +91,7 @@ def _write_new(archive: ArchiveWriter, target: str) -> None:
         raise UsageError(f"{target!r} cannot be made: {error.strerror}") from error
 
 
-def _write_whole(archive: ArchiveWriter, file: BufferedWriter) -> None:
+def _write_whole(archive: WritableArchive, file: BufferedWriter) -> None:
     try:
         archive.write(file)
         file.flush()
@@ -102,7 +102,7 @@ def _write_whole(archive: ArchiveWriter, file: BufferedWriter) -> None:
 
 def remove(chosen: Arguments) -> int:
     """All that can be; the first error is the one that is shown last."""
-    named, failed = NamedSandboxes(), list[FumehoodError]()
+    named, failed = named_sandboxes(), list[FumehoodError]()
     for name in chosen.names:
         try:
             (named.remove_snapshot if chosen.snapshot else named.remove)(name)

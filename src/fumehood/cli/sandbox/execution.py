@@ -12,6 +12,7 @@ from fumehood.cli import exitcodes, overrides
 from fumehood.cli.artifacts import ArtifactSaver
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import say
+from fumehood.cli.place import named_sandbox
 from fumehood.cli.program import read_program
 from fumehood.cli.runner import Job, run_live, run_silently
 from fumehood.cli.shell import INTERACTIVE, check_terminal, converse
@@ -19,9 +20,8 @@ from fumehood.cli.task import explain_end, own_stdin
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy, read_policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.remote.place import named_sandboxes
 from fumehood.sandbox.request import RunOptions
-from fumehood.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from fumehood.cli.sandbox import Arguments
@@ -40,7 +40,7 @@ def shell(chosen: Arguments) -> int:
         choice = _choose(chosen, is_interactive=True)
         use_prestart(choice.policy, prestart)
         policy = None if choice.use == "own" else choice.policy
-        box = AsyncSandbox.open(chosen.name, policy, once=choice.use == "once", wait=chosen.wait, progress=say)
+        box = named_sandbox(chosen.name, policy, once=choice.use == "once", wait=chosen.wait, progress=say)
         return converse(box, chosen, chosen.words)
 
 
@@ -52,7 +52,7 @@ class PolicyChoice:
 
 
 def _choose(chosen: Arguments, *, is_interactive: bool = False) -> PolicyChoice:
-    record = SnapshotStore.open_default().find(chosen.name)
+    record = named_sandboxes().find(chosen.name)
     base = record.read_policy() if chosen.policy is None else read_policy(chosen.policy, "--policy")
     policy = overrides.change(base, chosen)
     if is_interactive and policy.resources.timeout == Policy().resources.timeout and chosen.timeout is None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from fumehood.characters import neutralise
 from fumehood.cli.output import BOLD, paint
 from fumehood.policy import format_size
-from fumehood.snapshots import NamedSandbox, SnapshotStore
+from fumehood.remote.place import named_sandboxes
+from fumehood.snapshots import NamedSandbox
 
 if TYPE_CHECKING:
     from fumehood.cli.sandbox import Arguments
@@ -19,7 +20,7 @@ _UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60))
 
 
 def list_all(chosen: Arguments) -> int:
-    store = SnapshotStore.open_default()
+    store = named_sandboxes()
     found = store.snapshots() if chosen.snapshots else store.sandboxes()
     if chosen.json:
         print(json.dumps([record.model_dump(mode="json", exclude={"policy"}) for record in found]))
@@ -37,13 +38,12 @@ def list_all(chosen: Arguments) -> int:
 
 
 def show(chosen: Arguments) -> int:
-    store = SnapshotStore.open_default()
+    store = named_sandboxes()
     record = store.find(chosen.name)
-    manifest = store.manifest(record.snapshot)
     if chosen.json:
         files = [
             {"path": entry.path, "kind": entry.kind, "size": entry.size, "sha256": entry.sha256 or None}
-            for entry in manifest.entries
+            for entry in store.entries(chosen.name)
         ]
         print(json.dumps({**record.model_dump(mode="json"), "policy": json.loads(record.policy), "entries": files}))
         return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import http.client
 import ipaddress
 import json
 import os
@@ -22,6 +21,7 @@ from urllib.parse import quote, urlsplit
 
 from fumehood.audit.log import current_user
 from fumehood.errors import SandboxError, UsageError
+from fumehood.remote.requests import ServerRequests
 
 if TYPE_CHECKING:
     from fumehood.server.settings import ServerSettings
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FILE = "operator.json"
 _HOST = "_host"
 """In the place of a tenant: no tenant can have this name."""
-_SECONDS = 60
 Answer = Any
 
 
@@ -58,8 +57,10 @@ def call(chosen: PlaceArguments, method: str, *path: str, body: object = None) -
     settings = load_settings(chosen.config, database=chosen.database)
     place = "/v1/" + "/".join(quote(part, safe="") for part in path)
     running = None if is_shared(settings.database_url) else read_note(settings.folder / FILE)
+    if running:
+        return _running_server(running).call(method, *path, body=body)
     try:
-        status, answer = _remote(running, method, place, body) if running else _local(settings, method, place, body)
+        status, answer = _local(settings, method, place, body)
     except StorageError as error:
         raise SandboxError(
             f"{error}; `hood serve` of this user has it, or has not ended well: see {settings.folder}"
@@ -99,39 +100,17 @@ def read_note(path: Path) -> dict[str, str] | None:
         return None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}; remove it if no server is running") from error
-    try:
-        _connection(note).connect()
-    except OSError:
-        return None
-    return note
+    return note if _running_server(note).is_there() else None
 
 
-def _connection(note: dict[str, str]) -> http.client.HTTPConnection:
-    parts = urlsplit(note["address"])
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
-    if parts.scheme != "https":
-        return http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    # The address is this host's own; what answers there has to have the server's certificate, whatever its name.
-    context = ssl.create_default_context(cafile=note["certificate"])
-    context.check_hostname = False
-    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
-
-
-def _remote(note: dict[str, str], method: str, place: str, body: object) -> tuple[int, Answer]:
-    connection = _connection(note)
-    headers = {
-        "Authorization": f"Bearer {note['key']}",
-        "Content-Type": "application/json",
-        "Host": f"[{note['host']}]" if ":" in note["host"] else note["host"],
-    }
-    try:
-        connection.request(method, place, None if body is None else json.dumps(body), headers)
-        response = connection.getresponse()
-        return response.status, _parsed(response.read())
-    except (OSError, http.client.HTTPException) as error:
-        raise SandboxError(f"the server at {note['address']} does not answer: {error}") from error
-    finally:
-        connection.close()
+def _running_server(note: dict[str, str]) -> ServerRequests:
+    context = None
+    if note["address"].startswith("https"):
+        # The address is this host's own; what answers there has to have the server's certificate, whatever its name.
+        context = ssl.create_default_context(cafile=note["certificate"])
+        context.check_hostname = False
+    host = f"[{note['host']}]" if ":" in note["host"] else note["host"]
+    return ServerRequests(note["address"], note["key"], context, host)
 
 
 def _local(settings: ServerSettings, method: str, place: str, body: object) -> tuple[int, Answer]:

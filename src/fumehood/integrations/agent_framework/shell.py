@@ -13,9 +13,9 @@ from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.integrations.adapter import AnyPolicy, default_policy, shortened_timeout, with_reason
 from fumehood.integrations.agent_framework.kept_shell import KeptShell
 from fumehood.policy import Policy, Seconds
+from fumehood.remote.place import USUAL
 from fumehood.results import Cause, Status
 from fumehood.sandbox.interface import AnySandbox, Opener
-from fumehood.sandbox.opener import HERE
 
 _KIND = "shell"
 _BEGINNING = "Run a command line with bash in an isolated sandbox and see what it prints. "
@@ -38,7 +38,7 @@ class SandboxShell:
         *,
         mode: ShellMode = "stateless",
         approval_mode: Literal["always_require", "never_require"] = "never_require",
-        sandboxes: Opener = HERE,
+        sandboxes: Opener = USUAL,
     ) -> None:
         """The sandbox is the boundary; `approval_mode` has a person approve each command as well."""
         self._policy, self._opener = default_policy(policy), sandboxes

@@ -30,8 +30,8 @@ from fumehood.integrations.autogen.setup import (
     stub,
 )
 from fumehood.policy import AnyPolicy, Policy, read_policy
+from fumehood.remote.place import USUAL
 from fumehood.sandbox.interface import AnySandbox, Opener
-from fumehood.sandbox.opener import HERE
 
 
 class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
@@ -52,7 +52,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         policy: AnyPolicy | None = None,
         functions: Sequence[Function] = (),
         approval_func: ApprovalFunction | None = None,
-        sandboxes: Opener = HERE,
+        sandboxes: Opener = USUAL,
         **options: object,
     ) -> None:
         """The options are the fields of `SandboxCodeExecutorConfig` and those in `arguments`.

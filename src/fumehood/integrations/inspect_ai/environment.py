@@ -26,10 +26,10 @@ from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.events import Finished, Stdout
 from fumehood.integrations.adapter import default_policy, os_errors, shortened_timeout, with_reason
 from fumehood.policy import Policy, format_size
+from fumehood.remote.place import USUAL
 from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.files import FileKind
 from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
-from fumehood.sandbox.opener import HERE
 
 _READY = b"the tool server is up\n"
 # Waits for its standard input, which ends with the sandbox.
@@ -120,7 +120,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         async with AsyncExitStack() as stack:
-            box = await stack.enter_async_context(HERE.sandbox(_read_config(config), keep_tmp=True))
+            box = await stack.enter_async_context(USUAL.sandbox(_read_config(config), keep_tmp=True))
             return {"default": cls(box, stack.pop_all())}
 
     @classmethod

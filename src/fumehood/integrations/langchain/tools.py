@@ -10,8 +10,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
+from fumehood.remote.place import USUAL
 from fumehood.sandbox.interface import Opener
-from fumehood.sandbox.opener import HERE
 from fumehood.tools import STANDARD, Tool, ToolResult, ToolSchema
 
 
@@ -21,7 +21,7 @@ async def open_tools(
     *,
     tools: Sequence[Tool] = STANDARD,
     session: bool = False,
-    sandboxes: Opener = HERE,
+    sandboxes: Opener = USUAL,
 ) -> AsyncIterator[list[BaseTool]]:
     """Tools that share one sandbox. Without a policy nothing is allowed.
 

@@ -12,8 +12,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from fumehood.characters import one_line
 from fumehood.policy import Policy
 from fumehood.policy.quantities import MIB
+from fumehood.remote.place import USUAL
 from fumehood.sandbox.interface import Opener
-from fumehood.sandbox.opener import HERE
 
 MOST_MESSAGE_BYTES = 8 * MIB
 """The size limit of one message from a client, over every transport."""
@@ -35,7 +35,7 @@ class ToolServerSettings:
     """A client over HTTP without a request for so long counts as disconnected."""
     report: Callable[[str], None] = _report_nothing
     """Shows a line to the operator of the server; may be called from any thread."""
-    sandboxes: Opener = HERE
+    sandboxes: Opener = USUAL
 
 
 def is_modern(context: RequestContext) -> bool:

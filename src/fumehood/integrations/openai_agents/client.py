@@ -16,8 +16,8 @@ from fumehood.errors import UsageError
 from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.openai_agents.session import FumehoodSandboxSession, FumehoodSandboxSessionState
 from fumehood.policy import AnyPolicy
+from fumehood.remote.place import USUAL
 from fumehood.sandbox.interface import Opener
-from fumehood.sandbox.opener import HERE
 
 
 class FumehoodSandboxClientOptions(BaseSandboxClientOptions):
@@ -43,7 +43,7 @@ class FumehoodSandboxClient(BaseSandboxClient[FumehoodSandboxClientOptions | Non
         *,
         instrumentation: Instrumentation | None = None,
         dependencies: Dependencies | None = None,
-        sandboxes: Opener = HERE,
+        sandboxes: Opener = USUAL,
     ) -> None:
         self._policy, self._opener = default_policy(policy), sandboxes
         self._instrumentation = instrumentation or Instrumentation()

@@ -34,10 +34,10 @@ from fumehood.integrations.adapter import as_os_error, shortened_timeout, with_r
 from fumehood.integrations.openai_agents.processes import SessionProcesses
 from fumehood.policy import Policy, Seconds
 from fumehood.policy.paths import TMP, WORKSPACE, is_inside
+from fumehood.remote.place import USUAL
 from fumehood.results import Cause, Status
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
 from fumehood.sandbox.interface import AnySandbox, Opener
-from fumehood.sandbox.opener import HERE
 from fumehood.tools.source import apart
 
 
@@ -128,7 +128,7 @@ class FumehoodSandboxSession(BaseSandboxSession):
     ended when `pty_exec_start` returns goes on.
     """
 
-    def __init__(self, state: FumehoodSandboxSessionState, policy: Policy, sandboxes: Opener = HERE) -> None:
+    def __init__(self, state: FumehoodSandboxSessionState, policy: Policy, sandboxes: Opener = USUAL) -> None:
         check_manifest(state.manifest)
         self.state = state
         self._policy, self._opener = policy, sandboxes

@@ -21,9 +21,9 @@ from agents.tool_context import ToolContext
 
 from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
+from fumehood.remote.place import USUAL
 from fumehood.results import Status
 from fumehood.sandbox.interface import Opener
-from fumehood.sandbox.opener import HERE
 from fumehood.tools import SHELL, STANDARD, ToolResult, ToolSchema
 from fumehood.tools import Tool as FumehoodTool
 
@@ -36,7 +36,7 @@ async def open_tools(
     *,
     tools: Sequence[FumehoodTool] = STANDARD,
     session: bool = False,
-    sandboxes: Opener = HERE,
+    sandboxes: Opener = USUAL,
 ) -> AsyncIterator[list[Tool]]:
     """Tools that share one sandbox. Without a policy nothing is allowed.
 
@@ -47,7 +47,7 @@ async def open_tools(
 
 
 @asynccontextmanager
-async def open_shell_tool(policy: AnyPolicy | None = None, *, sandboxes: Opener = HERE) -> AsyncIterator[ShellTool]:
+async def open_shell_tool(policy: AnyPolicy | None = None, *, sandboxes: Opener = USUAL) -> AsyncIterator[ShellTool]:
     """The tool that some models know by themselves. Its commands run one after the other, up to one that fails."""
     async with open_toolbox(policy, [SHELL], framework=_FRAMEWORK, sandboxes=sandboxes) as toolbox:
 

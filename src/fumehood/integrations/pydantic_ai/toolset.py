@@ -16,8 +16,8 @@ from pydantic_core import SchemaValidator, core_schema
 from fumehood.errors import UsageError
 from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
+from fumehood.remote.place import USUAL
 from fumehood.sandbox.interface import Opener
-from fumehood.sandbox.opener import HERE
 from fumehood.tools import STANDARD, Tool, ToolCall, ToolResult, ToolSchema, ToolStatus
 
 # The toolbox validates arguments itself, and its answer says what is wrong with them.
@@ -39,7 +39,7 @@ class SandboxToolset(AbstractToolset[AgentDepsT]):
         session: bool = False,
         max_retries: int = 2,
         id: str | None = "fumehood",
-        sandboxes: Opener = HERE,
+        sandboxes: Opener = USUAL,
     ) -> None:
         self._opener = sandboxes
         self._policy, self._tools, self._session = policy, tuple(tools), session

@@ -24,11 +24,11 @@ from fumehood.integrations.adapter import default_policy, os_errors, shortened_t
 from fumehood.integrations.pydantic_ai.lifecycle import WorkspaceSandbox, gone
 from fumehood.policy import AnyPolicy, Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
+from fumehood.remote.place import USUAL
 from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.files import FileEntry as Entry
 from fumehood.sandbox.files import FileKind
 from fumehood.sandbox.interface import AnySandbox, Opener
-from fumehood.sandbox.opener import HERE
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools.source import apart
 
@@ -146,7 +146,7 @@ class SandboxWorkspaces:
     A reference is valid in this object only: another process has no such sandbox.
     """
 
-    def __init__(self, policy: AnyPolicy | None = None, *, sandboxes: Opener = HERE) -> None:
+    def __init__(self, policy: AnyPolicy | None = None, *, sandboxes: Opener = USUAL) -> None:
         self._policy, self._opener = default_policy(policy), sandboxes
         self._sandboxes: list[WorkspaceSandbox] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
@@ -14,6 +14,7 @@ from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.session import RemoteSession
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.background import AsyncBackgroundRun
+from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.sandbox.session import AsyncSession
 
 T = TypeVar("T")
@@ -22,11 +23,34 @@ ServedRun = AsyncBackgroundRun | RemoteBackgroundRun
 ServedSession = AsyncSession | RemoteSession
 
 
+class SandboxOwner(Protocol):
+    """The process that has opened the sandbox for a client, and decides what that client may do with it."""
+
+    async def admit_call(self, call: str) -> None:
+        """Before each call; raises to refuse it."""
+        ...
+
+    async def close_for_client(self, is_failing: bool) -> None:
+        """The client is done with it; with whether an error is the reason."""
+        ...
+
+    async def fork(self, count: int) -> list[str]:
+        """Copies that the client may open, each by its name."""
+        ...
+
+    async def change_policy(self, wanted: object) -> None:
+        """`wanted` is a policy as it was packed, or a name."""
+        ...
+
+
 class Parts:
-    def __init__(self, box: AsyncSandbox | RemoteSandbox, close: Callable[[bool], Awaitable[None]]) -> None:
-        self.box, self.close = box, close
+    def __init__(
+        self, box: AsyncSandbox | RemoteSandbox, owner: SandboxOwner, close: Callable[[bool], Awaitable[None]]
+    ) -> None:
+        self.box, self.owner, self.close = box, owner, close
         self.runs: dict[int, ServedRun] = {}
         self.sessions: dict[int, ServedSession] = {}
+        self.ports: dict[int, AsyncExposedPort] = {}
         self._numbers = count(1)
 
     def add(self, table: dict[int, T], part: T) -> int:
@@ -43,6 +67,10 @@ class Parts:
         """Runs that are over make room for others."""
         if len(self.runs) >= _MOST:
             self.runs = {number: run for number, run in self.runs.items() if not run.is_concluded}
+
+    def forget_closed_ports(self) -> None:
+        """A change of the policy closes ports, too."""
+        self.ports = {number: port for number, port in self.ports.items() if port.is_open}
 
 
 Answer = Callable[[Parts, RemoteConversation, ConversationMessage], Awaitable[None]]

@@ -13,6 +13,7 @@ from fumehood.remote.answers.results import send_events, send_result
 from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.remote.feed import received_input
 from fumehood.remote.options import LIVE, unpack_request
+from fumehood.remote.policies import pack_policy
 from fumehood.sandbox.installation import Installation
 from fumehood.sandbox.request import RunOptions
 
@@ -83,6 +84,11 @@ async def _send_installation(conversation: RemoteConversation, done: Installatio
     await conversation.send({"installation": asdict(done)})
 
 
+async def change_policy(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
+    await parts.owner.change_policy(message.header.get("policy"))
+    await conversation.send({"policy": pack_policy(parts.box.policy)})
+
+
 async def close(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await parts.close(bool(message.header.get("failing")))
     await conversation.send({})
@@ -93,5 +99,6 @@ ANSWERS: Answers = {
     "stream": stream,
     "send_signal": send_signal,
     "install": install,
+    "change_policy": change_policy,
     "close": close,
 }

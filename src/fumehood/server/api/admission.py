@@ -7,6 +7,7 @@ servers on that person's machine: hence the host, which a page's own name can be
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 PREFIX = "/v1/"
 PUBLIC = frozenset({"/v1/health/live", "/v1/health/ready", "/v1/openapi.json"})
 _NO_ROUTE = "none"
+_ARCHIVE = re.compile(r"/v1/named-sandboxes/[^/]+/archive")
 
 
 class RequestCheck:
@@ -40,22 +42,29 @@ class RequestCheck:
         if scope["type"] == "lifespan":
             await self._inner(scope, receive, send)
             return
-        refusal = self._refusal(Headers(scope=scope))
+        most, seconds = self._body_limits(scope)
+        refusal = self._refusal(Headers(scope=scope), most)
         if refusal is not None:
             await _refuse(scope, receive, send, *refusal)
             return
-        limited = _LimitedBody(receive, self._limits.body, self._limits.body_time)
+        limited = _LimitedBody(receive, most, seconds)
         await self._inner(scope, limited.receive if scope["type"] == "http" else receive, send)
 
-    def _refusal(self, headers: Headers) -> tuple[int, str] | None:
+    def _body_limits(self, scope: Scope) -> tuple[int, float]:
+        """Bytes and seconds. An archive is read as it comes, and what becomes of it is counted."""
+        is_archive = scope["type"] == "http" and scope["method"] == "PUT" and _ARCHIVE.fullmatch(scope["path"])
+        limits = self._limits
+        return (limits.archive, limits.archive_time) if is_archive else (limits.body, limits.body_time)
+
+    def _refusal(self, headers: Headers, most: int) -> tuple[int, str] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _without_port(hosts[0]) not in self._names:
             return 421, "the server does not have this name; its operator lists names with --host"
         if any(origin not in self._origins for origin in headers.getlist("origin")):
             return 403, "pages of this origin may not use the server"
         length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdigit() or int(length) > self._limits.body:
-            return 413, f"the body may have {self._limits.body} bytes"
+        if not length.isascii() or not length.isdigit() or int(length) > most:
+            return 413, f"the body may have {most} bytes"
         return None
 
 

@@ -261,3 +261,50 @@ class WorkerAnswer(ApiModel):
     labels: dict[str, str]
     tenants: list[str] = Field(description="Those that it serves; all if there is none.")
     failure: str = Field(description="How the last opening that failed there did.")
+
+
+class NewNamed(ApiModel):
+    name: Label
+    policy: Label | None = Field(default=None, description="A policy of the tenant's catalogue, which it keeps.")
+    document: dict[str, Any] | None = Field(
+        default=None, description="A policy as a client packs it; takes the scope `policies`."
+    )
+    snapshot: Label | None = Field(default=None, description="What it begins with, by name or id; else it is empty.")
+
+
+class NamedAnswer(ApiModel):
+    name: str
+    snapshot: str = Field(description="The id of its state.")
+    policy: str = Field(description="What its policy means, in the form that the digest covers.")
+    policy_digest: str
+    policy_name: str | None
+    created: float
+    used: float
+    files: int
+    size_bytes: int
+
+
+class NewForks(ApiModel):
+    names: list[Label] = Field(min_length=1, max_length=100)
+
+
+class NewSnapshot(ApiModel):
+    name: Label | None = None
+
+
+class MadeSnapshot(ApiModel):
+    id: str
+    name: str | None
+    files: int
+    size_bytes: int
+    new_bytes: int
+    skipped: list[str]
+
+
+class KeptSnapshot(ApiModel):
+    snapshot: str = Field(description="Its id.")
+    name: str | None
+    sandbox: str | None = Field(description="The named sandbox that it was made of.")
+    created: float
+    files: int
+    size_bytes: int

@@ -131,8 +131,8 @@ def _details(error: Exception) -> tuple[dict[str, object], dict[str, str]]:
     match error:
         case QuotaExceededError():
             wait = max(1, math.ceil((error.resets or time.time() + 5) - time.time()))
-            details: dict[str, object] = {"quota": error.quota.value, "limit": error.limit.value, "used": error.used}
-            details |= {"set_by": error.limit.author, "resets_at": error.resets}
+            details: dict[str, object] = {"quota": error.quota, "limit": error.most, "used": error.used}
+            details |= {"set_by": error.author, "resets_at": error.resets}
             return details, {"Retry-After": str(wait)}
         case EndedError():
             return {"cause": error.record.cause, "ended_at": error.record.ended}, {}

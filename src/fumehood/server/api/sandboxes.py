@@ -14,9 +14,9 @@ from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import EndedError, NoSuchSandboxError
-from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
+from fumehood.server.sandboxes.open_sandbox import OpenSandbox
+from fumehood.server.sandboxes.opening import Opening, Times
 from fumehood.server.sandboxes.records import SandboxRecord
-from fumehood.server.sandboxes.registry import Opening
 from fumehood.server.sandboxes.wishes import read_opening
 from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.tenants import DEFAULT_POLICY

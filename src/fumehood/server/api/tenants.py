@@ -43,6 +43,7 @@ async def show_tenants(server: Server) -> Response:
 async def make_tenant(server: Server, caller: Caller, wanted: NewTenant) -> Response:
     """A tenant with the policies that come with the package."""
     tenant = await create_tenant(server.database, wanted.name, caller.name)
+    await server.tenancy.remove_store(tenant.name)  # of one that had the name, and whose removal was not finished
     await server.chains.own(caller).write(events.TenantCreated(tenant.name))
     return PlainJson({"name": tenant.name, "created_at": tenant.created}, 201)
 
@@ -51,6 +52,7 @@ async def make_tenant(server: Server, caller: Caller, wanted: NewTenant) -> Resp
 async def drop_tenant(server: Server, caller: Caller, name: Name) -> Response:
     """All of it but its audit chain; it may have no sandbox open."""
     await remove_tenant(server.database, name)
+    await server.tenancy.remove_store(name)  # another tenant may get this name
     await server.chains.own(caller).write(events.TenantRemoved(name))
     return Response(status_code=204)
 

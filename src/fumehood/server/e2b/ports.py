@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from fumehood.policy.quantities import GIB, KIB
+from fumehood.remote.ports import RemoteExposedPort
 from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.server.e2b.bodies import chunks_of
 from fumehood.server.e2b.errors import NotHereError
@@ -27,15 +28,16 @@ _OURS = frozenset({b"host", b"x-access-token", b"e2b-traffic-access-token", b"e2
 _OF_HOP = frozenset({b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect"})
 _PASSED_ON = frozenset({b"proxy-authorization", b"proxy-connection", b"content-length"})
 _Headers = list[tuple[bytes, bytes]]
+ExposedPort = AsyncExposedPort | RemoteExposedPort
 
 
 class Ports:
     def __init__(self, box: PlacedSandbox) -> None:
         self._box = box
-        self._exposed: dict[int, AsyncExposedPort] = {}
+        self._exposed: dict[int, ExposedPort] = {}
         self._turn = asyncio.Lock()
 
-    async def address_of(self, port: int) -> AsyncExposedPort:
+    async def address_of(self, port: int) -> ExposedPort:
         """DeniedError unless the policy publishes the port."""
         async with self._turn:
             exposed = self._exposed.get(port)
@@ -44,7 +46,7 @@ class Ports:
             return exposed
 
 
-async def forward(exposed: AsyncExposedPort, request: Request) -> Response:
+async def forward(exposed: ExposedPort, request: Request) -> Response:
     if "upgrade" in request.headers.get("connection", "").lower():
         raise NotHereError("WebSockets to ports of a sandbox do not go through here; plain requests do")
     exchange = await _Exchange.begin(exposed)
@@ -66,11 +68,11 @@ class _Exchange:
         self._protocol = h11.Connection(h11.CLIENT)
 
     @classmethod
-    async def begin(cls, exposed: AsyncExposedPort) -> _Exchange:
+    async def begin(cls, exposed: ExposedPort) -> _Exchange:
         address = urlsplit(exposed.address)
         return cls(*await asyncio.open_connection(address.hostname, address.port))
 
-    async def ask(self, request: Request, exposed: AsyncExposedPort) -> tuple[int, _Headers]:
+    async def ask(self, request: Request, exposed: ExposedPort) -> tuple[int, _Headers]:
         target: bytes = request.scope["raw_path"]
         query: bytes = request.scope["query_string"]
         await self._send(
@@ -111,7 +113,7 @@ class _Exchange:
         return event  # pyright: ignore[reportReturnType]
 
 
-def _headers(request: Request, exposed: AsyncExposedPort) -> _Headers:
+def _headers(request: Request, exposed: ExposedPort) -> _Headers:
     dropped = _OURS | _OF_HOP | _PASSED_ON
     kept = [(name, value) for name, value in request.headers.raw if name not in dropped]
     own = [(name.encode(), value.encode()) for name, value in exposed.headers.items()]

@@ -20,8 +20,9 @@ from fumehood.server.e2b.templates import Template
 from fumehood.server.e2b.usage import SandboxUsage
 from fumehood.server.e2b.watchers import Watchers
 from fumehood.server.identity.principals import Principal
-from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
-from fumehood.server.sandboxes.registry import Opening, SandboxRegistry
+from fumehood.server.sandboxes.open_sandbox import OpenSandbox
+from fumehood.server.sandboxes.opening import Opening, Times
+from fumehood.server.sandboxes.registry import SandboxRegistry
 
 Trails = Callable[[Principal], Trail]
 """The audit trail of a principal's tenant."""

@@ -17,6 +17,7 @@ from fumehood.server.fleet.choice import SandboxNeeds
 from fumehood.server.fleet.known_worker import KnownWorker
 
 _MOST_ASKED = 3
+_PLACE = "a worker of the cluster"
 
 
 class WorkerChooser(Protocol):
@@ -43,7 +44,7 @@ class PlacedConnection(SandboxConnection):
     def __init__(
         self, fleet: WorkerChooser, needs: SandboxNeeds, opening: Header, lost: Callable[[str], object]
     ) -> None:
-        super().__init__(self._dial_worker, opening)
+        super().__init__(_PLACE, self._dial_worker, opening)
         self._fleet, self._needs, self._opening, self.lost = fleet, needs, opening, lost
         self.worker: KnownWorker | None = None
 

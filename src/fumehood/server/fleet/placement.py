@@ -18,8 +18,10 @@ class FleetPlacement:
 
     def place(self, request: PlacementRequest) -> PlacedSandbox:
         opening, tenant = request.opening, request.tenant
-        if opening.snapshot is not None:
-            raise UsageError("snapshots are kept by the host that made them; a cluster opens sandboxes without one")
+        if opening.snapshot is not None or opening.named is not None:
+            raise UsageError(
+                "snapshots and named sandboxes are kept by the host that made them; a cluster opens sandboxes without"
+            )
         packed = pack_opening(
             request.identifier,
             request.principal,

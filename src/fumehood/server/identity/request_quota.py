@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from fumehood.egress.limits import TokenBucket
@@ -10,6 +11,7 @@ from fumehood.server.tenants.quotas import Limit, Quota, QuotaExceededError, rea
 
 _KNOWN_SECONDS = 5.0
 _MOST_TENANTS = 10_000
+_LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.01, 5.0
 
 
 class RequestQuota:
@@ -28,6 +30,18 @@ class RequestQuota:
         if not self._buckets[tenant].take():
             wait = 1 / limit.value if limit.value else 60.0
             raise QuotaExceededError(Quota.REQUESTS, limit, limit.value, time.time() + wait)
+
+    async def wait(self, tenant: str) -> None:
+        """As `take`, for calls that can be held back: a burst is slowed down, and refused only if it goes on."""
+        end = time.monotonic() + _MOST_WAIT_SECONDS
+        while True:
+            try:
+                return await self.take(tenant)
+            except QuotaExceededError as error:
+                pause = max((error.resets or 0) - time.time(), _LEAST_WAIT_SECONDS)
+                if time.monotonic() + pause > end:
+                    raise
+            await asyncio.sleep(pause)
 
     def forget(self, tenant: str) -> None:
         """Its limit has changed."""

@@ -9,27 +9,35 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Protocol
 
-from fumehood.frozen import frozen
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.service import SandboxService
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.sandboxes.errors import SandboxClosedError
+from fumehood.server.sandboxes.opening import Opening
 from fumehood.server.sandboxes.placement import PlacedSandbox
 
+_ALWAYS = frozenset({"close", "port.close", "session.close", "background.kill"})
+"""Calls that end something: they are not counted, so that a tenant at its quota can still do so."""
+_KEPT = frozenset({"idle", "expired", "drained"})
 _LAST_ANSWERS_SECONDS, _PAUSE_SECONDS = 2.0, 0.01
 
 
-@frozen
-class Times:
-    """In seconds."""
+class OwningRegistry(Protocol):
+    """What an open sandbox asks of the registry that it is in."""
 
-    lifetime: float = 3600
-    idle: float = 600
-    linger: float = 30
+    async def admit_call(self, principal: Principal) -> None: ...
+
+    async def fork(self, opened: OpenSandbox, count: int) -> list[str]: ...
+
+    async def change_policy(self, opened: OpenSandbox, wanted: object) -> None: ...
+
+    async def forget(self, opened: OpenSandbox, cause: str) -> None:
+        """Once, with the cause, when nothing of it is left."""
+        ...
 
 
 class ClientFailedError(Exception):
@@ -37,7 +45,7 @@ class ClientFailedError(Exception):
 
 
 class OpenSandbox:
-    """`ended` is called once, with the cause, when nothing of it is left."""
+    """`registry` is told once when it has ended."""
 
     def __init__(
         self,
@@ -45,12 +53,13 @@ class OpenSandbox:
         principal: Principal,
         token: str,
         box: PlacedSandbox,
-        times: Times,
-        ended: Callable[[OpenSandbox, str], Awaitable[None]],
+        opening: Opening,
+        registry: OwningRegistry,
     ) -> None:
-        self.id, self.principal, self.box, self.times = identifier, principal, box, times
-        self._token, self._ended = token, ended
-        self.service = SandboxService(box, self._close_for_client, self._check_call)
+        self.id, self.principal, self.box = identifier, principal, box
+        self.opening, self.times = opening, opening.times
+        self._token, self._registry = token, registry
+        self.service = SandboxService(box, self)
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = None
         """When the client's connection was lost, if it had one and has none now."""
@@ -59,7 +68,7 @@ class OpenSandbox:
         self._cause: str | None = None
         self._closed = asyncio.Event()
         self._news = asyncio.Event()
-        self.extend(times.lifetime)
+        self.extend(self.times.lifetime)
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -69,10 +78,18 @@ class OpenSandbox:
     def is_token(self, token: str) -> bool:
         return hmac.compare_digest(self._token.encode(), token.encode())
 
-    def _check_call(self, call: str) -> None:
+    async def admit_call(self, call: str) -> None:
         """What the key that opened it does not let its holder do by HTTP is not done by the channel, either."""
         if call == "files" and not self.principal.may(Scope.FILES):
             raise ForbiddenError(Scope.FILES)
+        if call not in _ALWAYS:
+            await self._registry.admit_call(self.principal)
+
+    async def fork(self, count: int) -> list[str]:
+        return await self._registry.fork(self, count)
+
+    async def change_policy(self, wanted: object) -> None:
+        await self._registry.change_policy(self, wanted)
 
     @property
     def tenant(self) -> str:
@@ -129,7 +146,7 @@ class OpenSandbox:
             self._carrier.cancel()
             await asyncio.gather(self._carrier, return_exceptions=True)
 
-    async def _close_for_client(self, is_failing: bool) -> None:
+    async def close_for_client(self, is_failing: bool) -> None:
         """The client's own wish, in a call of its own: the answer to it is the last thing that the link carries."""
         if self._begin_closing("closed"):
             error = ClientFailedError() if is_failing else None
@@ -142,7 +159,11 @@ class OpenSandbox:
             return
         await self.service.close()
         await self._hang_up()
-        await self._close_box(None if cause == "closed" else ClientFailedError(cause))
+        await self._close_box(None if self._ends_well(cause) else ClientFailedError(cause))
+
+    def _ends_well(self, cause: str) -> bool:
+        """Whether a named sandbox keeps what is in it. A client that is gone was perhaps in the middle of it."""
+        return cause == "closed" or (self.opening.named is not None and cause in _KEPT)
 
     async def end_lost(self) -> None:
         """Its host is lost: calls under way are answered with that, and then it ends."""
@@ -169,7 +190,7 @@ class OpenSandbox:
             await self.box.__aexit__(type(error) if error else None, error, None)
         finally:
             try:
-                await self._ended(self, self._cause or "closed")
+                await self._registry.forget(self, self._cause or "closed")
             finally:
                 self._closed.set()
 

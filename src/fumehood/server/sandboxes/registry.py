@@ -5,36 +5,31 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
 from fumehood.audit.trail import Trail
-from fumehood.frozen import frozen
+from fumehood.errors import QuotaError, UsageError
 from fumehood.policy import Policy
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
+from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import DrainingError, ElsewhereError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.forks import PreparedForks
 from fumehood.server.sandboxes.lost_records import SERVED_AS
-from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
-from fumehood.server.sandboxes.placement import Placement, PlacementRequest
+from fumehood.server.sandboxes.open_sandbox import OpenSandbox
+from fumehood.server.sandboxes.opening import Opening
+from fumehood.server.sandboxes.placement import PlacedSandbox, Placement, PlacementRequest
+from fumehood.server.sandboxes.policy_change import changed_policy
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tracing import OFF, Tracing
 
-
-@frozen
-class Opening:
-    policy_name: str
-    policy: Policy
-    times: Times
-    metadata: Mapping[str, str]
-    session: bool = False
-    keep_tmp: bool = False
-    learn: bool = False
-    snapshot: str | None = None
-    progress: Callable[[str], None] | None = None
+Loss = Callable[[str], object]
+"""Called once, with the reason, if the host that has a sandbox is lost."""
 
 
 class SandboxRegistry:
@@ -44,14 +39,17 @@ class SandboxRegistry:
         instance: str,
         tenancy: Tenancy,
         placement: Placement,
+        requests: RequestQuota,
         *,
         strict: bool = True,
         tracing: Tracing = OFF,
     ) -> None:
         """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say."""
         self._database, self.instance, self._placement = database, instance, placement
-        self._tenancy, self._strict, self._tracing = tenancy, strict, tracing
+        self._tenancy, self._requests = tenancy, requests
+        self._strict, self._tracing = strict, tracing
         self._open: dict[tuple[str, str], OpenSandbox] = {}
+        self.forks = PreparedForks()
         self._endings: set[asyncio.Task[None]] = set()
         self._lost_early: set[str] = set()
         """Those whose host was lost in the moment after it had opened them."""
@@ -62,20 +60,45 @@ class SandboxRegistry:
 
     async def open(self, principal: Principal, opening: Opening, trail: Trail) -> tuple[OpenSandbox, str]:
         """An open sandbox, and the token for those who come back to it."""
-        if self._is_draining:
-            raise DrainingError
-        policy = opening.policy.override({"strict": True}) if self._strict else opening.policy
+        policy = self._as_strict(opening.policy)
         tenant = await self._tenancy.of(principal.tenant, policy)
         tenant.check(policy)
+
+        def place(identifier: str, lost: Loss) -> PlacedSandbox:
+            served = trail.within(**{SERVED_AS: identifier})
+            request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
+            return self._placement.place(request)
+
+        return await self._open_box(principal, opening, place)
+
+    async def open_fork(self, principal: Principal, name: str, trail: Trail) -> tuple[OpenSandbox, str]:
+        """A copy of a sandbox that this principal has asked for."""
+        fork = self.forks.take(principal, name)
+
+        def copy(identifier: str, _: Loss) -> PlacedSandbox:
+            fork.box.record_in(trail.within(**{SERVED_AS: identifier}))
+            return fork.box
+
+        try:
+            return await self._open_box(principal, fork.opening, copy)
+        except QuotaError:
+            self.forks.put_back(name, fork)  # there may be room for it later
+            raise
+        except BaseException:
+            fork.box.release()
+            raise
+
+    async def _open_box(
+        self, principal: Principal, opening: Opening, make: Callable[[str, Loss], PlacedSandbox]
+    ) -> tuple[OpenSandbox, str]:
+        if self._is_draining:
+            raise DrainingError
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)
         await records.admit(self._database, principal.tenant, self.instance, record, token)
         lost = partial(self._lose, principal.tenant, identifier)
-        served = trail.within(**{SERVED_AS: identifier})
-        request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
         try:
-            box = self._placement.place(request)
-            opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
+            opened = OpenSandbox(identifier, principal, token, make(identifier, lost), opening, self)
             with self._tracing.step("open sandbox", tenant=principal.tenant, sandbox=identifier):
                 await opened.open()
         except BaseException:
@@ -87,6 +110,31 @@ class SandboxRegistry:
             self._lost_early.discard(identifier)
             lost("")
         return opened, token
+
+    # What an open sandbox asks of it.
+
+    async def admit_call(self, principal: Principal) -> None:
+        """Counts a call of the channel as a request of the tenant."""
+        await self._requests.wait(principal.tenant)
+
+    async def fork(self, opened: OpenSandbox, count: int) -> list[str]:
+        self.forks.check_room(opened.tenant, count)
+        if not isinstance(opened.box, AsyncSandbox):
+            raise UsageError("a sandbox on a worker of a cluster cannot be forked")
+        boxes = await opened.box.fork(count)
+        return self.forks.keep(boxes, opened.opening, opened.principal)
+
+    async def change_policy(self, opened: OpenSandbox, wanted: object) -> None:
+        policy = await changed_policy(self._database, opened.principal, opened.box.policy, wanted)
+        await opened.box.change_policy(self._as_strict(policy))
+
+    async def forget(self, opened: OpenSandbox, cause: str) -> None:
+        self._open.pop((opened.tenant, opened.id), None)
+        self._one_less.set()
+        await self._end(opened.tenant, opened.id, cause)
+
+    def _as_strict(self, policy: Policy) -> Policy:
+        return policy.override({"strict": True}) if self._strict else policy
 
     async def find(self, tenant: str, identifier: str) -> OpenSandbox:
         if found := self._open.get((tenant, identifier)):
@@ -120,6 +168,7 @@ class SandboxRegistry:
             async with asyncio.timeout(seconds):
                 await self._wait_until_empty()
         await asyncio.gather(*(opened.close("drained") for opened in list(self._open.values())))
+        self.forks.release_all()
 
     async def _wait_until_empty(self) -> None:
         while self._open:
@@ -135,11 +184,6 @@ class SandboxRegistry:
         task = asyncio.ensure_future(opened.end_lost())
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
-
-    async def _forget(self, opened: OpenSandbox, cause: str) -> None:
-        self._open.pop((opened.tenant, opened.id), None)
-        self._one_less.set()
-        await self._end(opened.tenant, opened.id, cause)
 
     async def _end(self, tenant: str, identifier: str, cause: str) -> None:
         """A sandbox ends whether or not the database is there, which otherwise gets to know of it by `write_ends`."""

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from functools import cache
 
+import anyio.to_thread
+
 from fumehood.backends.native.cgroups import find_hierarchies
+from fumehood.host.folders import remove_folder
 from fumehood.policy import Docker, Policy
 from fumehood.policy.secret import GivenSecrets
 from fumehood.server.chains import AuditChains
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import Database
+from fumehood.server.tenants.disk import TenantDiskLimits
 from fumehood.server.tenants.meter import Meters
-from fumehood.server.tenants.quotas import Quota, read_limits
+from fumehood.server.tenants.quotas import Limits, Quota, read_limits
 from fumehood.server.tenants.secrets import SealingKey, read_secrets
 from fumehood.server.tracing import Tracing
+from fumehood.snapshots import SnapshotStore
 from fumehood.tenant import Tenant
 
 _CONTAINERS = ("docker", "gvisor")
+_STORE = "sandboxes"
 
 
 class Tenancy:
@@ -48,7 +54,20 @@ class Tenancy:
             memory_bytes=int(limits[Quota.MEMORY].value) if self._limits_memory(policy) else None,
             meter=meter,
             egress=meter.egress,
+            disk=self._disk(limits),
         )
+
+    async def store_of(self, tenant: str) -> SnapshotStore:
+        """Its named sandboxes and snapshots, with the limits that it has now."""
+        async with self._database.transaction(tenant) as transaction:
+            limits = await read_limits(transaction, tenant)
+        return SnapshotStore(self._chains.folder_of(tenant) / _STORE, self._disk(limits))
+
+    async def remove_store(self, tenant: str) -> None:
+        await anyio.to_thread.run_sync(remove_folder, self._chains.folder_of(tenant) / _STORE)
+
+    def _disk(self, limits: Limits) -> TenantDiskLimits:
+        return TenantDiskLimits(limits, self._settings.sandboxes.kept_days)
 
     def _limits_memory(self, policy: Policy) -> bool:
         """Containers are the engine's, which has the tenant's memory. Without a cgroup, a server that is not strict has

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from fumehood.errors import DeniedError, UsageError
@@ -10,27 +10,41 @@ from fumehood.guest.contract.frames import Header
 from fumehood.policy import Policy, deny_all
 from fumehood.policy.arguments import add_packages
 from fumehood.remote.policies import unpack_policy
+from fumehood.sandbox.snapshots import PolicyUse
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
-from fumehood.server.sandboxes.open_sandbox import Times
-from fumehood.server.sandboxes.registry import Opening
+from fumehood.server.sandboxes.opening import NameUse, Opening, Times
 from fumehood.server.storage.database import Database
 from fumehood.server.tenants.catalogue import check_tenant_policy, find_policy, narrow
+from fumehood.snapshots import SnapshotStore
+from fumehood.snapshots.records import checked_name
+
+StoreFinder = Callable[[str], Awaitable[SnapshotStore]]
+"""The named sandboxes of a tenant."""
 
 _KNOWN = frozenset(
     {"do", "protocol", "policy", "narrow", "offline", "packages", "session", "keep_tmp", "learn", "gated", "snapshot"}
-    | {"times", "metadata"}
+    | {"times", "metadata", "name", "create", "wait", "once"}
 )
 _MOST_METADATA = 32
 _MOST_TEXT = 256
 
 
 async def read_opening(
-    database: Database, principal: Principal, wishes: Header, longest: Times, progress: Callable[[str], None]
+    database: Database,
+    principal: Principal,
+    wishes: Header,
+    longest: Times,
+    progress: Callable[[str], None],
+    stores: StoreFinder | None = None,
 ) -> Opening:
-    """UsageError or DeniedError says which of them cannot be had."""
+    """UsageError or DeniedError says which of them cannot be had. Only with `stores` there are named sandboxes."""
     if unknown := sorted(set(wishes) - _KNOWN):
         raise UsageError(f"the server does not know {unknown[0]!r} of a sandbox; is it older than the client?")
-    name, policy = await _policy(database, principal, wishes.get("policy"))
+    named = _name_use(wishes)
+    if named is not None and stores is not None and wishes.get("policy") is None:
+        name, policy = await own_policy(database, principal, await stores(principal.tenant), named)
+    else:
+        name, policy = await find_wanted_policy(database, principal, wishes.get("policy"))
     policy = narrow(policy, _mapping(wishes, "narrow"), network=not wishes.get("offline"))
     if packages := wishes.get("packages"):
         _require(principal, Scope.POLICIES)
@@ -43,21 +57,67 @@ async def read_opening(
         session=bool(wishes.get("session")),
         keep_tmp=bool(wishes.get("keep_tmp")),
         learn=bool(wishes.get("learn")),
+        gated=_gated(principal, policy, bool(wishes.get("gated"))),
         snapshot=_text(wishes, "snapshot"),
+        named=named,
         progress=progress,
     )
 
 
-async def _policy(database: Database, principal: Principal, wanted: object) -> tuple[str, Policy]:
-    """One of the tenant's catalogue by name. A document of the client's own takes a key that may write policies."""
+def _name_use(wishes: Header) -> NameUse | None:
+    name = _text(wishes, "name")
+    if name is None:
+        return None
+    if wishes.get("snapshot") is not None or wishes.get("packages"):
+        raise UsageError("a sandbox with a name begins with its own state, and has the packages of its policy")
+    is_own = wishes.get("policy") is None
+    use = PolicyUse.OWN if is_own else PolicyUse.ONCE if wishes.get("once") else PolicyUse.FROM_NOW_ON
+    return NameUse(checked_name(name), bool(wishes.get("create")), bool(wishes.get("wait")), use)
+
+
+async def own_policy(
+    database: Database, principal: Principal, store: SnapshotStore, named: NameUse
+) -> tuple[str, Policy]:
+    """The policy that a named sandbox was made with.
+
+    It may be one that the catalogue had then, or never had: a key that may not write policies has to do with those of
+    today.
+    """
+    if named.create and not store.has(named.name):
+        return "", deny_all()
+    policy = store.find(named.name).read_policy()
+    if not principal.may(Scope.POLICIES) and not await _is_in_catalogue(database, principal.tenant, policy):
+        raise DeniedError(
+            f"the policy of sandbox {named.name!r} is not in the catalogue as it is now; give one of the catalogue by "
+            "its name, or use a key with the scope 'policies'"
+        )
+    return policy.name or "", policy
+
+
+async def _is_in_catalogue(database: Database, tenant: str, policy: Policy) -> bool:
+    known = await find_policy(database, tenant, policy.name) if policy.name else None
+    # A server that is strict keeps policies strict; that is less, not more.
+    alike = [each for found in (known, deny_all()) if found for each in (found, found.override({"strict": True}))]
+    return policy.digest in {each.digest for each in alike}
+
+
+def _gated(principal: Principal, policy: Policy, is_gated: bool) -> bool:
+    """That approvals are asked for elsewhere can only be believed of a key that could do without them."""
+    return is_gated and (not policy.approvals or principal.may(Scope.POLICIES))
+
+
+async def find_wanted_policy(
+    database: Database, principal: Principal, wanted: object, *, scope: Scope | None = Scope.POLICIES
+) -> tuple[str, Policy]:
+    """One of the tenant's catalogue by name. A document of the client's own takes a key with this scope."""
     if isinstance(wanted, str):
         found = await find_policy(database, principal.tenant, wanted)
         if found is None:
             raise UsageError(f"there is no policy {wanted!r} in the catalogue of {principal.tenant}")
         return wanted, found
     policy = unpack_policy(wanted)
-    if policy.digest != deny_all().digest:
-        _require(principal, Scope.POLICIES)
+    if scope is not None and policy.digest != deny_all().digest:
+        _require(principal, scope)
     check_tenant_policy(policy, policy.name or "policy")
     return policy.name or "", policy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from fumehood.errors import FumehoodError, UsageError
+from fumehood.errors import QuotaError, UsageError
 from fumehood.frozen import frozen
 from fumehood.policy.quantities import GIB
 from fumehood.server.storage.database import Database, Transaction
@@ -28,6 +28,11 @@ class Quota(StrEnum):
     EGRESS = "egress_bytes_per_day"
     """Exchanged with the outside through the gateway, in both directions."""
     REQUESTS = "requests_per_second"
+    """Requests over HTTP, and calls of the channel."""
+    NAMED = "named_sandboxes"
+    SNAPSHOTS = "snapshots"
+    DISK = "disk"
+    """Bytes of all named sandboxes and snapshots together."""
 
 
 DEFAULTS: dict[Quota, float] = {
@@ -39,6 +44,9 @@ DEFAULTS: dict[Quota, float] = {
     Quota.WORKSPACE: 64 * GIB,
     Quota.EGRESS: 16 * GIB,
     Quota.REQUESTS: 50,
+    Quota.NAMED: 100,
+    Quota.SNAPSHOTS: 1000,
+    Quota.DISK: 10 * GIB,
 }
 
 
@@ -52,15 +60,16 @@ class Limit:
 Limits = dict[Quota, Limit]
 
 
-class QuotaExceededError(FumehoodError):
+class QuotaExceededError(QuotaError):
     """The tenant is at a limit. `resets` is when it has room again, as far as that is known."""
 
     def __init__(self, quota: Quota, limit: Limit, used: float, resets: float | None = None) -> None:
-        super().__init__(
+        text = (
             f"the quota {quota.value} is used up: {used:g} of {limit.value:g} (set by {limit.author}); "
             "try again later, or ask who runs the server for more"
         )
-        self.quota, self.limit, self.used, self.resets = quota, limit, used, resets
+        super().__init__(text, quota=quota.value, most=limit.value, used=used, resets=resets)
+        self.author = limit.author
 
 
 async def read_limits(transaction: Transaction, tenant: str) -> Limits:

@@ -1,0 +1,399 @@
+"""Attacks of a process of the space on others: its credentials and the receivers' own checks stop them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from unittest.mock import ANY
+
+import anyio
+import nats_server
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import NameOID
+from unit.runtime.sample_agents import READING, Errand, Greeter, Greeting, News, Order, Reader, Reply
+
+from fumehood import UsageError
+from fumehood.audit import AuditLog, Query
+from fumehood.runtime import AgentId, DeliveryError, Grants, Reason, RefusedError
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope
+from fumehood.runtime.identity import TopicId
+from fumehood.runtime.messages import Payload
+from fumehood.runtime.nats import NatsConnection, NatsRuntime, ProcessPermissions, process_permissions
+from fumehood.runtime.nats import connection as connection_module
+from fumehood.runtime.nats import reception as reception_module
+from fumehood.runtime.nats.connection import NatsLink
+from fumehood.runtime.nats.directory import GrantsEntry
+from fumehood.runtime.nats.subjects import Address, Subjects
+
+pytestmark = pytest.mark.anyio
+
+SUBJECTS = Subjects("default")
+USERS = {
+    "bank": process_permissions("bank", ["greeter", "reader"], grants=True),
+    "boss": process_permissions("boss", ["errand"], application=True, grants=True),
+    # May be the home of its own type, and is hostile.
+    "mallory": process_permissions("mallory", ["clown"], grants=True),
+}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[nats_server.NatsServer]:
+    with nats_server.running(USERS) as server:
+        yield server
+
+
+@dataclass
+class Scene:
+    """A bank that greets and reads, a boss that may send to it, and a hostile process with its own credentials."""
+
+    bank: NatsRuntime
+    boss: NatsRuntime
+    mallory: NatsRuntime
+    read: list[tuple[AgentId, str]]
+
+    @property
+    def link(self) -> NatsLink:
+        assert self.mallory._link is not None
+        return self.mallory._link
+
+    @property
+    def addresses(self) -> tuple[Address, Address, Address]:
+        return self.bank._homes.address, self.boss._homes.address, self.mallory._homes.address
+
+    async def settle(self) -> None:
+        """What mallory has sent, NATS has delivered, and the bank has judged."""
+        await self.link.flush()
+        await self.boss.send(Greeting(name="after"), to="greeter")
+
+
+@asynccontextmanager
+async def open_scene(server: nats_server.NatsServer, audit: AuditLog | None = None) -> AsyncIterator[Scene]:
+    def make(name: str) -> NatsRuntime:
+        return NatsRuntime(server.url_of(name), process=name, audit=audit or False, lease=30)
+
+    async with AsyncExitStack() as stack:
+        administrator = NatsRuntime(server.url_of(nats_server.ADMINISTRATOR), audit=False)
+        await stack.enter_async_context(administrator)
+        bank, boss, mallory = [await stack.enter_async_context(make(name)) for name in USERS]
+        read: list[tuple[AgentId, str]] = []
+        await bank.register("greeter", Greeter)
+        await bank.register("reader", Reader, make=lambda _: Reader(read), grants=READING)
+        await boss.register("errand", Errand, grants=Grants(agents=["greeter"]))
+        for each in (Greeting, Reply, News, Order):
+            boss.messages.add(each)
+            mallory.messages.add(each)
+        yield Scene(bank, boss, mallory, read)
+
+
+@pytest.fixture
+async def scene(secured: nats_server.NatsServer) -> AsyncIterator[Scene]:
+    async with open_scene(secured) as opened:
+        yield opened
+
+
+def forged(sender: AgentId | None, topic: TopicId | None = None, to: str = "greeter") -> Envelope:
+    payload = Payload("Greeting", b'{"name":"forged"}') if topic is None else Payload("News", b'{"headline":"forged"}')
+    return Envelope("msg_f", payload, sender, AgentId(to), topic, None, 0, anyio.current_time() + 60)
+
+
+def as_bytes(envelope: Envelope) -> bytes:
+    return envelope.to_bytes(anyio.current_time(), time.time())
+
+
+async def test_processes_with_the_least_permissions_work_together(scene: Scene) -> None:
+    answer = await scene.boss.send(Order(what="greet", target="greeter"), to="errand", reply=Reply)
+    assert answer.text == "Hello you, I am greeter/default and you are errand/default"
+    await scene.boss.publish(News(headline="hot"), topic="news.a")
+    await scene.bank.idle()
+    assert [text for _, text in scene.read] == ["news.a/default: hot"]
+
+
+@pytest.mark.parametrize("sender", [None, AgentId("errand")], ids=["the application", "an agent of the boss"])
+async def test_a_process_cannot_speak_for_another_even_under_its_own_name(scene: Scene, sender: AgentId | None) -> None:
+    bank, boss, mallory = scene.addresses
+    for by, token in ((mallory, "!"), (mallory, "errand"), (boss, "!"), (boss, "errand"), (mallory, "clown")):
+        subject = SUBJECTS.to(bank, by, "ask", token)
+        await scene.link.publish(subject, as_bytes(forged(sender)), SUBJECTS.to(by, bank, "answer", "msg_f"))
+    await scene.settle()
+    # The last one has its own subject, and a sender for whom it may not speak: that is judged by the bank.
+    assert [letter.reason for letter in scene.bank.dead_letters] == [Reason.REFUSED]
+    assert not scene.bank._dispatcher.answering
+
+
+async def test_a_process_cannot_send_as_the_application_without_the_permission(scene: Scene) -> None:
+    with pytest.raises(DeliveryError, match="NATS does not let the process mallory send as the application"):
+        await scene.mallory.send(Greeting(name="x"), to="greeter")
+
+
+async def test_grants_are_judged_by_the_receiver_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    await scene.boss.grant("errand", Grants())
+    await scene.bank._directory.catch_up()
+    # A hostile boss: its own process does not ask.
+    monkeypatch.setattr(scene.boss._registry, "grants_of", lambda _: Grants(agents=["greeter"]))
+    with pytest.raises(RefusedError, match="errand/default may not send to greeter/default"):
+        await scene.boss.send(Order(what="greet", target="greeter"), to="errand")
+    assert "errand/default may not send to greeter/default" in [*scene.bank.dead_letters][-1].detail
+
+
+async def test_a_process_cannot_take_anothers_agents_or_change_their_grants(scene: Scene) -> None:
+    directory = scene.mallory._directory
+    everything = GrantsEntry(type=Grants(agents=["*"], publish=["*"]))
+    for key, entry in (("type.greeter", directory.type("greeter")), ("grants.errand", everything)):
+        with pytest.raises(DeliveryError, match=r"(?i)permissions violation"):
+            await directory.write(key, entry, 0, seconds=0.5)
+    with pytest.raises(DeliveryError, match=r"(?i)permissions violation"):
+        await directory.write("process.bank", None, 0, seconds=0.5)
+    home = scene.boss._directory.home(AgentId("greeter"))
+    assert home is not None
+    assert home.process == "bank"
+
+
+async def test_an_answer_of_a_process_that_was_not_asked_does_not_count(scene: Scene) -> None:
+    bank, boss, mallory = scene.addresses
+    answer = ReplyEnvelope("msg_1", AgentId("greeter"), Payload("Reply", b'{"text":"forged"}')).to_bytes()
+    envelope = forged(None)
+    request = scene.boss._pending.open(envelope)
+    scene.boss._requests._open["msg_f"] = scene.boss._requests._open.get("msg_f") or _open_request(envelope, bank)
+    for by in (bank, mallory):
+        await scene.link.publish(SUBJECTS.to(boss, by, "answer", "msg_f"), answer.replace(b"msg_1", b"msg_f"))
+    await scene.settle()
+    assert not request._is_answered.is_set()
+    scene.boss._pending.close(envelope)
+
+
+def _open_request(envelope: Envelope, home: Address):  # type: ignore[no-untyped-def]
+    from fumehood.runtime.nats.requests import _OpenRequest
+
+    return _OpenRequest(envelope, home, "")
+
+
+async def test_messages_that_nats_is_made_to_deliver_do_not_count(scene: Scene) -> None:
+    """A consumer of its own publications, which NATS delivers to whatever subject the process names."""
+    bank, boss, _ = scene.addresses
+    stream, consumer = SUBJECTS.publication_stream, SUBJECTS.consumer("clown", 3)
+    wanted = SUBJECTS.publications("clown", 3)
+    stolen = SUBJECTS.to(bank, boss, "ask", "!")
+    config = {"name": consumer, "durable_name": consumer, "filter_subject": wanted, "ack_policy": "explicit"}
+    question = {"stream_name": stream, "config": config}
+    await scene.link.call(f"$JS.API.CONSUMER.CREATE.{stream}.{consumer}.{wanted}", question)
+    own = wanted.replace(".*.*.", ".mallory.clown.")
+    await scene.link.call(own, as_bytes(forged(None)))
+    await scene.link.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", b'{"batch": 1}', stolen)
+    # And what it has written itself into the directory.
+    await scene.link.publish(
+        f"$JS.API.STREAM.MSG.GET.{SUBJECTS.directory_stream}",
+        b'{"last_by_subj": "%s"}' % SUBJECTS.entry("process.mallory").encode(),
+        stolen,
+    )
+    await scene.settle()
+    assert list(scene.bank.dead_letters) == []
+    assert not scene.bank._replies.knows("msg_f")
+    with pytest.raises(DeliveryError, match=r"(?i)permissions violation"):
+        await scene.link.request(f"$JS.API.DIRECT.GET.{SUBJECTS.directory_stream}", b"{}", seconds=0.5)
+
+
+async def test_a_publication_in_anothers_name_is_refused(scene: Scene) -> None:
+    """Under its own subject, which NATS allows."""
+    envelope = forged(None, TopicId("news.a"), "reader")
+    subject = SUBJECTS.publication(envelope.to, "mallory", AgentId("clown"))
+    await scene.link.call(subject, as_bytes(envelope))
+    stolen = SUBJECTS.publication(envelope.to, "mallory", None)
+    with pytest.raises(DeliveryError, match=r"(?i)permissions violation"):
+        await scene.link.call(stolen, as_bytes(envelope), seconds=0.5)
+    await scene.bank.idle()
+    assert scene.read == []
+    assert [letter.reason for letter in scene.bank.dead_letters] == [Reason.REFUSED]
+
+
+async def test_an_earlier_incarnation_is_not_listened_to(scene: Scene) -> None:
+    bank, boss, _ = scene.addresses
+    assert scene.boss._link is not None
+    for incarnation, count in (("0" * 16, 1), (boss.incarnation, 1)):
+        by = Address("boss", incarnation)
+        reply = SUBJECTS.to(by, bank, "answer", "msg_f")
+        await scene.boss._link.publish(SUBJECTS.to(bank, by, "ask", "!"), as_bytes(forged(None)), reply)
+        await scene.settle()
+        assert len(scene.bank.dead_letters) == count
+    assert "has lost its lease, or was started anew" in next(iter(scene.bank.dead_letters)).detail
+
+
+async def test_what_a_process_attempts_is_in_the_audit_log_of_the_other(
+    secured: nats_server.NatsServer, tmp_path: Path
+) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    async with open_scene(secured, log) as scene:
+        await scene.boss.grant("errand", Grants())
+        await scene.bank._directory.catch_up()
+        scene.boss._registry.grants_of = lambda _: Grants(agents=["greeter"])  # type: ignore[method-assign]
+        with pytest.raises(DeliveryError):
+            await scene.boss.send(Order(what="greet", target="greeter"), to="errand")
+    (record,) = log.find(Query(kind="grant.denied"))
+    assert (record.data["action"], record.data["target"]) == ("send to", "greeter/default")
+
+
+# Each check is taken out, and the attack that it stops succeeds.
+
+
+async def test_without_the_check_of_the_subject_mallory_speaks_for_others(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank, _, mallory = scene.addresses
+    monkeypatch.setattr(reception_module, "sender_token", lambda _: ANY)
+    subject = SUBJECTS.to(bank, mallory, "ask", "clown")
+    await scene.link.publish(subject, as_bytes(forged(None)), SUBJECTS.to(mallory, bank, "answer", "msg_f"))
+    await scene.settle()
+    assert list(scene.bank.dead_letters) == []
+
+
+async def test_without_the_check_of_grants_the_receiver_obeys(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    await scene.boss.grant("errand", Grants())
+    await scene.bank._directory.catch_up()
+    for runtime in (scene.boss, scene.bank):
+        monkeypatch.setattr(runtime._registry, "grants_of", lambda _: Grants(agents=["greeter"]))
+    assert await scene.boss.send(Order(what="greet", target="greeter"), to="errand")
+
+
+# Encryption
+
+
+def test_only_the_loopback_is_connected_to_without_encryption() -> None:
+    with pytest.raises(UsageError, match=r"messages to nats\.example would not be encrypted"):
+        NatsConnection("nats://nats.example:4222")
+    with pytest.raises(UsageError, match="is not valid: ''"):
+        NatsConnection("")
+    assert NatsConnection("tls://nats.example:4222").urls == ["tls://nats.example:4222"]
+    assert connection_module._shown("nats://me:secret@127.0.0.1:1") == "nats://127.0.0.1:1"
+
+
+async def test_certificates_of_both_sides_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_CONNECT_SECONDS", 0.5)
+    authority, other = Authority("ours"), Authority("another")
+    authority.write(tmp_path, "server")
+    tls = f'tls {{ cert_file: "{tmp_path}/server.pem", key_file: "{tmp_path}/server.key", ca_file: "{tmp_path}/ca.pem", verify: true }}\n'  # noqa: E501
+    with nats_server.running(extra=tls) as server:
+        url = server.url.replace("nats://", "tls://")
+        async with NatsRuntime(NatsConnection(url, tls=authority.context(tmp_path)), audit=False) as runtime:
+            await runtime.register("greeter", Greeter)
+            assert await runtime.send(Greeting(name="x"), to="greeter")
+        for context in (authority.context(None), other.context(None)):
+            with pytest.raises(DeliveryError, match="cannot be used"):
+                async with NatsRuntime(NatsConnection(url, tls=context), audit=False):
+                    pass
+
+
+async def test_users_of_an_operator_sign_nats_challenge_and_have_what_their_tokens_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_CONNECT_SECONDS", 1.0)
+    operator, account, system = NatsKey("O"), NatsKey("A"), NatsKey("A")
+    limits = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn"), -1), "wildcards": True}
+    stored = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
+    accounts = {
+        account.public: operator.token(account, {"type": "account", "limits": limits | stored}),
+        system.public: operator.token(system, {"type": "account", "limits": limits}),
+    }
+    config = (
+        f"operator: {operator.token(operator, {'type': 'operator'})}\nsystem_account: {system.public}\n"
+        f"max_control_line: 64KB\nresolver: MEMORY\nresolver_preload: {json.dumps(accounts)}\n"
+    )
+
+    def connection(allowed: ProcessPermissions | None) -> NatsConnection:
+        user = NatsKey("U")
+        body: dict[str, object] = {"type": "user", **dict.fromkeys(("subs", "data", "payload"), -1)}
+        if allowed is not None:
+            body |= {"pub": {"allow": allowed.publish}, "sub": {"allow": allowed.subscribe}}
+        return NatsConnection(server.url, token=account.token(user, body), sign=user.sign)
+
+    with nats_server.running(extra=config) as server:
+        async with NatsRuntime(connection(None), process="anyone", audit=False) as first:
+            await first.register("greeter", Greeter)
+            async with NatsRuntime(connection(USERS["boss"]), process="boss", audit=False) as boss:
+                for each in (Greeting, Reply):
+                    boss.messages.add(each)
+                assert await boss.send(Greeting(name="x"), to="greeter")
+        stranger = replace(connection(None), sign=NatsKey("U").sign)
+        with pytest.raises(DeliveryError, match="cannot be used"):
+            async with NatsRuntime(stranger, audit=False):
+                pass
+    with pytest.raises(UsageError, match="belong together"):
+        NatsConnection(token="x")
+
+
+class NatsKey:
+    """An Ed25519 key of an operator (O), an account (A) or a user (U), in the spelling of NATS."""
+
+    def __init__(self, kind: str) -> None:
+        self._key = Ed25519PrivateKey.generate()
+        data = bytes([{"O": 14 << 3, "A": 0, "U": 20 << 3}[kind]]) + self._key.public_key().public_bytes_raw()
+        self.public = _base32(data + binascii.crc_hqx(data, 0).to_bytes(2, "little"))
+
+    def token(self, subject: NatsKey, body: dict[str, object]) -> str:
+        """A JSON Web Token about the subject, signed by this key."""
+        claims = {"iat": int(time.time()), "iss": self.public, "sub": subject.public, "name": "tests"}
+        claims = {**claims, "jti": subject.public, "nats": {**body, "version": 2}}
+        head, main = (_part(json.dumps(each).encode()) for each in ({"typ": "JWT", "alg": "ed25519-nkey"}, claims))
+        return f"{head}.{main}.{_part(self._key.sign(f'{head}.{main}'.encode()))}"
+
+    def sign(self, nonce: str) -> bytes:
+        return base64.b64encode(self._key.sign(nonce.encode()))
+
+
+def _base32(data: bytes) -> str:
+    return base64.b32encode(data).decode().rstrip("=")
+
+
+def _part(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+class Authority:
+    """Signs one certificate for the loopback."""
+
+    def __init__(self, name: str) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.certificate = self._sign(self._name, self._key, is_authority=True)
+
+    def _sign(self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> x509.Certificate:
+        now = datetime.now(UTC)
+        builder = x509.CertificateBuilder().subject_name(name).issuer_name(self._name).public_key(key.public_key())
+        builder = builder.serial_number(x509.random_serial_number())
+        builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+        builder = builder.add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        return builder.add_extension(names, critical=False).sign(self._key, hashes.SHA256())
+
+    def write(self, folder: Path, name: str) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        signed = self._sign(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, is_authority=False)
+        plain = serialization.NoEncryption()
+        pem = serialization.Encoding.PEM
+        (folder / "ca.pem").write_bytes(self.certificate.public_bytes(pem))
+        (folder / f"{name}.pem").write_bytes(signed.public_bytes(pem))
+        (folder / f"{name}.key").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+
+    def context(self, folder: Path | None) -> ssl.SSLContext:
+        """With a certificate of its own from that folder, or with none."""
+        context = ssl.create_default_context()
+        context.load_verify_locations(cadata=self.certificate.public_bytes(serialization.Encoding.PEM).decode())
+        if folder is not None:
+            context.load_cert_chain(folder / "server.pem", folder / "server.key")
+        return context
