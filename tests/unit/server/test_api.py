@@ -12,12 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
 from unit.server.hosting import Hosted, hosted
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
+from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.app import build_api
-from fumehood.server.identity.principals import Scope
+from fumehood.server.identity.principals import Principal, Scope
+from fumehood.server.tenants.catalogue import list_policies
 from fumehood.server.tenants.quotas import Quota, set_limit
 
 pytestmark = pytest.mark.anyio
@@ -189,6 +192,56 @@ async def test_a_repeated_request_gets_the_first_answer_and_does_nothing(host: H
     async with database.transaction("acme") as transaction:
         kept = str(await transaction.rows("SELECT * FROM answers"))
     assert at_once[0].json().get("token", "none") not in kept
+
+
+async def test_answers_that_are_kept_have_a_limit_for_each_tenant(tmp_path: Path) -> None:
+    async with hosted(tmp_path / "state", limits={"answers_of_tenant": "64K"}) as host:
+        client, other = await host.tenant("acme"), await host.tenant("umbrella")
+        sandbox = await open_sandbox(client)
+        run = {"code": "print('x' * 40_000)"}
+        answers = [
+            await client.post(f"/sandboxes/{sandbox}/runs", json=run, headers={"Idempotency-Key": str(number)})
+            for number in range(3)
+        ]
+        assert [answer.status_code for answer in answers] == [200, 429, 429]
+        assert "Retry-After" in answers[2].headers
+        again = await client.post(f"/sandboxes/{sandbox}/runs", json=run, headers={"Idempotency-Key": "0"})
+        assert again.content == answers[0].content
+        assert (await client.post(f"/sandboxes/{sandbox}/runs", json=run)).status_code == 200
+        assert (await other.post("/sandboxes", json={}, headers={"Idempotency-Key": "2"})).status_code == 201
+
+
+async def test_no_caller_gets_the_answer_that_is_anothers(host: Hosted) -> None:
+    """Names of users may have blanks, as keys of requests do."""
+    await host.tenant("acme")
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await Response(scope["state"]["principal"].name)(scope, receive, send)
+
+    async def ask(user: str, key: str) -> bytes:
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(as_user(user)), base_url="http://server")
+        return (await client.post("/v1/keys", headers={"Idempotency-Key": key})).content
+
+    def as_user(user: str) -> Any:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            scope["state"] = {"principal": Principal("acme", user, frozenset())}
+            await IdempotentAnswers(inner, lambda: host.server)(scope, receive, send)
+
+        return app
+
+    assert await ask("user:corp/eve key", "1") == b"user:corp/eve key"
+    assert await ask("user:corp/eve", "key 1") == b"user:corp/eve"
+
+
+async def test_versions_of_policies_have_a_limit_and_are_listed_without_texts(host: Hosted) -> None:
+    client = await host.tenant("acme")
+    texts = [f"version: 1\n# {number} {'x' * 1_000_000}\n" for number in range(17)]
+    statuses = [(await client.put("/policies/mine", json={"text": text})).status_code for text in texts]
+    assert statuses[:15] == [200] * 15
+    assert statuses[-1] == 422
+    assert not any(entry.text for entry in await list_policies(host.server.database, "acme"))
+    assert (await client.get("/policies/mine", params={"version": 1})).json()["text"] == texts[0]
+    assert (await client.get("/policies/mine", params={"version": 99})).status_code == 404
 
 
 async def test_quotas_answer_429_with_what_how_much_and_until_when(host: Hosted) -> None:

@@ -23,7 +23,13 @@ from fumehood.server.api.models import (
 from fumehood.server.api.problems import NotFoundError, PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.principals import Principal, Scope
-from fumehood.server.tenants.catalogue import CatalogueEntry, list_policies, put_policy, read_tenant_policy
+from fumehood.server.tenants.catalogue import (
+    CatalogueEntry,
+    find_version,
+    list_policies,
+    put_policy,
+    read_tenant_policy,
+)
 
 Version = Annotated[int | None, Query(ge=1, le=2**53)]
 router = APIRouter(tags=["policies"])
@@ -95,17 +101,16 @@ async def compare_versions(
 
 
 async def _versions(server: RunningServer, caller: Principal, name: str) -> list[CatalogueEntry]:
-    found = [entry for entry in await list_policies(server.database, caller.tenant) if entry.name == name]
+    found = await list_policies(server.database, caller.tenant, name)
     if not found:
         raise NotFoundError("policy")
     return found
 
 
 async def _entry(server: RunningServer, caller: Principal, name: str, version: int | None) -> CatalogueEntry:
-    versions = await _versions(server, caller, name)
-    found = versions[0] if version is None else next((each for each in versions if each.version == version), None)
+    found = await find_version(server.database, caller.tenant, name, version)
     if found is None:
-        raise NotFoundError("version of the policy")
+        raise NotFoundError("policy" if version is None else "version of the policy")
     return found
 
 

@@ -11,8 +11,11 @@ from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.policy.decisions import TestResult, run_tests
 from fumehood.server.storage.database import Database, Row, Transaction
+from fumehood.server.storage.rows import check_rows
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_WITHOUT_TEXT = "name, version, '' AS text, digest, author, created"
+_MOST_CHARACTERS = 16 * 1024 * 1024
 _NARROWED = frozenset({"timeout", "memory", "cpus", "disk", "processes", "output"})
 
 
@@ -53,6 +56,8 @@ async def put_policy(
         newest = await _newest(transaction, tenant, name)
         if newest is not None and newest.text == text:
             return newest
+        await check_rows(transaction, tenant, "policies")
+        await _check_texts(transaction, tenant, len(text))
         version = 1 if newest is None else newest.version + 1
         entry = CatalogueEntry(name, version, text, policy.digest, author, time.time())
         await transaction.execute(
@@ -62,6 +67,12 @@ async def put_policy(
         if record is not None:
             await record(entry)
     return entry
+
+
+async def _check_texts(transaction: Transaction, tenant: str, more: int) -> None:
+    row = await transaction.row("SELECT COALESCE(SUM(LENGTH(text)), 0) AS n FROM policies WHERE tenant = ?", tenant)
+    if row and float(row["n"] or 0) + more > _MOST_CHARACTERS:
+        raise UsageError(f"all versions of the tenant's policies may have {_MOST_CHARACTERS} characters together")
 
 
 def _in_words(result: TestResult) -> str:
@@ -76,11 +87,23 @@ async def find_policy(database: Database, tenant: str, name: str) -> Policy | No
     return None if entry is None else read_tenant_policy(entry.text, name)
 
 
-async def list_policies(database: Database, tenant: str) -> list[CatalogueEntry]:
-    """All versions, the newest of each name first."""
+async def list_policies(database: Database, tenant: str, name: str | None = None) -> list[CatalogueEntry]:
+    """All versions, of one name or of all, the newest of each name first; without their texts."""
+    statement = f"SELECT {_WITHOUT_TEXT} FROM policies WHERE tenant = ? {'AND name = ? ' if name else ''}"
     async with database.transaction(tenant) as transaction:
-        rows = await transaction.rows("SELECT * FROM policies WHERE tenant = ? ORDER BY name, version DESC", tenant)
+        names = () if name is None else (name,)
+        rows = await transaction.rows(f"{statement}ORDER BY name, version DESC", tenant, *names)
     return [_entry(row) for row in rows]
+
+
+async def find_version(database: Database, tenant: str, name: str, version: int | None) -> CatalogueEntry | None:
+    """One version with its text; the newest if none is given."""
+    async with database.transaction(tenant) as transaction:
+        if version is None:
+            return await _newest(transaction, tenant, name)
+        statement = "SELECT * FROM policies WHERE tenant = ? AND name = ? AND version = ?"
+        row = await transaction.row(statement, tenant, name, version)
+    return _entry(row) if row else None
 
 
 def read_tenant_policy(text: str, name: str) -> Policy:
