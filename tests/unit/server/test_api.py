@@ -235,13 +235,32 @@ async def test_no_caller_gets_the_answer_that_is_anothers(host: Hosted) -> None:
 
 async def test_versions_of_policies_have_a_limit_and_are_listed_without_texts(host: Hosted) -> None:
     client = await host.tenant("acme")
-    texts = [f"version: 1\n# {number} {'x' * 1_000_000}\n" for number in range(17)]
-    statuses = [(await client.put("/policies/mine", json={"text": text})).status_code for text in texts]
-    assert statuses[:15] == [200] * 15
-    assert statuses[-1] == 422
+    text = f"version: 1\n# {'x' * 60_000}\n"
+    assert (await client.put("/policies/mine", json={"text": text})).status_code == 200
+    async with host.server.database.transaction("acme") as transaction:
+        for version in range(2, 70):
+            row = ("acme", "mine", version, text, "", "me", 0.0)
+            await transaction.execute("INSERT INTO policies VALUES (?,?,?,?,?,?,?)", *row)
+    assert (await client.put("/policies/mine", json={"text": f"{text}# more"})).status_code == 422
     assert not any(entry.text for entry in await list_policies(host.server.database, "acme"))
-    assert (await client.get("/policies/mine", params={"version": 1})).json()["text"] == texts[0]
+    assert (await client.get("/policies/mine", params={"version": 1})).json()["text"] == text
     assert (await client.get("/policies/mine", params={"version": 99})).status_code == 404
+
+
+async def test_a_policy_that_takes_long_to_read_and_try_holds_up_its_own_tenant_alone(host: Hosted) -> None:
+    client, other = await host.tenant("acme"), await host.tenant("umbrella")
+    rules = ",".join(f"'a{number} *'" for number in range(1500))
+    tests = "".join(f"- {{command: 'ls -l {number}', expect: allow}}\n" for number in range(1000))
+    slow = f"version: 1\ncommands: {{deny: [{rules}]}}\ntests:\n{tests}"
+    asked = asyncio.ensure_future(client.post("/policies/closed:test", json={"text": slow}))
+    answered = 0
+    while not asked.done():
+        answered += (await other.get("/whoami")).status_code == 200
+    refused = await asked
+    assert (refused.status_code, "fewer" in refused.text) == (422, True)
+    assert answered > 5
+    long = await client.post("/policies/closed:test", json={"text": "# " + "x" * 100_000})
+    assert long.status_code == 422
 
 
 async def test_quotas_answer_429_with_what_how_much_and_until_when(host: Hosted) -> None:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from fumehood.policy.quantities import parse_duration, parse_size
 from fumehood.policy.section import refuse_control_characters
 from fumehood.server.identity.principals import Scope
+from fumehood.server.tenants.policy_work import MOST_POLICY_CHARACTERS
 from fumehood.server.tenants.quotas import Quota
 
 _MOST_ARGUMENTS = 256 * 1024
@@ -122,7 +123,7 @@ class FileList(ApiModel):
 
 
 class PolicyText(ApiModel):
-    text: Annotated[Plain, Field(max_length=1024 * 1024)]
+    text: Annotated[Plain, Field(max_length=MOST_POLICY_CHARACTERS)]
 
 
 class PolicyAnswer(ApiModel):

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fumehood.errors import DeniedError, PolicyError, UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
-from fumehood.policy.decisions import TestResult, run_tests
+from fumehood.policy.decisions import TestResult
 from fumehood.server.storage.database import Database, Row, Transaction
 from fumehood.server.storage.rows import check_rows
+from fumehood.server.tenants.policy_work import beside_the_loop, check_length, try_tests
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _WITHOUT_TEXT = "name, version, '' AS text, digest, author, created"
-_MOST_CHARACTERS = 16 * 1024 * 1024
+_MOST_CHARACTERS = 4 * 1024 * 1024
 _NARROWED = frozenset({"timeout", "memory", "cpus", "disk", "processes", "output"})
 
 
@@ -48,8 +49,8 @@ async def put_policy(
     """A new version, unless it is what the newest one says already. If `record` fails, there is none."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a policy: small letters, digits, `.`, `_` and `-`, up to 63")
-    policy = read_tenant_policy(text, name)
-    failures = [_in_words(result) for result in run_tests(policy) if not result.passed]
+    policy, results = await beside_the_loop(tenant, lambda: read_and_try(text, name))
+    failures = [_in_words(result) for result in results if not result.passed]
     if failures:
         raise FailedTestsError(failures)
     async with database.transaction(tenant) as transaction:
@@ -84,7 +85,7 @@ def _in_words(result: TestResult) -> str:
 async def find_policy(database: Database, tenant: str, name: str) -> Policy | None:
     async with database.transaction(tenant) as transaction:
         entry = await _newest(transaction, tenant, name)
-    return None if entry is None else read_tenant_policy(entry.text, name)
+    return None if entry is None else await read_beside(tenant, entry.text, name)
 
 
 async def list_policies(database: Database, tenant: str, name: str | None = None) -> list[CatalogueEntry]:
@@ -106,8 +107,19 @@ async def find_version(database: Database, tenant: str, name: str, version: int 
     return _entry(row) if row else None
 
 
+async def read_beside(tenant: str, text: str, name: str) -> Policy:
+    """As `read_tenant_policy`, without holding up others."""
+    return await beside_the_loop(tenant, lambda: read_tenant_policy(text, name))
+
+
+def read_and_try(text: str, name: str) -> tuple[Policy, list[TestResult]]:
+    policy = read_tenant_policy(text, name)
+    return policy, try_tests(policy)
+
+
 def read_tenant_policy(text: str, name: str) -> Policy:
     """PolicyError for what would reach beyond the tenant: files, engines and secrets of the server's host."""
+    check_length(text)
     policy = Policy.loads(text, name, "/nonexistent")
     check_tenant_policy(policy, name)
     return policy
