@@ -118,7 +118,7 @@ class Fleet:
     # Placement.
 
     async def candidates(self, needs: SandboxNeeds, refused: set[str]) -> list[KnownWorker]:
-        self._poison.check(needs.policy_digest)
+        self._poison.check((needs.tenant, needs.policy_digest))
         if not any(can_serve(worker, needs) for worker in self._workers.values() if worker.lost is None):
             raise SandboxError(
                 f"no worker of the cluster has the backend {needs.backend} for tenant {needs.tenant}; "
@@ -147,8 +147,8 @@ class Fleet:
                 self._wake_for(connection.worker, 1)
 
     def note_failed(self, worker: KnownWorker, needs: SandboxNeeds, reason: str) -> None:
-        worker.note_failure(reason)
-        self._poison.note(needs.policy_digest, worker.name, reason)
+        worker.note_failure(needs.tenant, reason)
+        self._poison.note((needs.tenant, needs.policy_digest), worker.name, reason)
 
     async def dial(self, worker: KnownWorker) -> SubjectCarrier:
         if worker.lost is not None:
