@@ -19,6 +19,7 @@ from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.app import build_api
+from fumehood.server.chains import AuditChains
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.tenants.catalogue import list_policies
 from fumehood.server.tenants.quotas import Quota, set_limit
@@ -261,6 +262,19 @@ async def test_a_policy_that_takes_long_to_read_and_try_holds_up_its_own_tenant_
     assert answered > 5
     long = await client.post("/policies/closed:test", json={"text": "# " + "x" * 100_000})
     assert long.status_code == 422
+
+
+async def test_many_that_ask_whether_it_is_ready_cost_the_disk_one_look(tmp_path: Path) -> None:
+    class CountedChains(AuditChains):
+        looks = 0
+
+        def check_room(self) -> None:
+            self.looks += 1
+            super().check_room()
+
+    chains = CountedChains(tmp_path)
+    await asyncio.gather(*(chains.look_for_room() for _ in range(50)))
+    assert chains.looks == 1
 
 
 async def test_quotas_answer_429_with_what_how_much_and_until_when(host: Hosted) -> None:

@@ -185,7 +185,7 @@ class Fleet:
         name = message.subject.rpartition(".")[2]
         try:
             self._update(name, json.loads(message.data))
-        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, UsageError) as error:
             _log.warning("worker %s describes itself in a way that cannot be used: %s", name, error)
 
     def _update(self, name: str, entry: dict[str, Any]) -> None:
@@ -201,9 +201,11 @@ class Fleet:
                 return
             known.update(entry)
         else:
+            served = known.served if known is not None else set[str]()
             if known is not None:
                 self._lose(known, f"worker {name} has begun anew")
             known = self._workers[name] = KnownWorker(claims, entry)
+            known.served = served
         self._wake_for(known, known.free)
 
     def _wake_for(self, worker: KnownWorker, count: int) -> None:

@@ -19,6 +19,8 @@ class KnownWorker:
     def __init__(self, claims: UserClaims, entry: Mapping[str, Any]) -> None:
         self.name, self.tenants = claims.name, claims.tenants
         self.epoch = int(entry["epoch"])
+        self.served: set[str] = set()
+        """Tenants that have had a sandbox there by this server: of no others does it report anything."""
         self.lost: str | None = None
         """Why it is lost, if it is."""
         self._failures = Counter[str]()
@@ -44,6 +46,7 @@ class KnownWorker:
 
     def note_success(self, tenant: str) -> None:
         self.free -= 1
+        self.served.add(tenant)
         self._failures.pop(tenant, None)
 
     def note_failure(self, tenant: str, reason: str) -> None:
