@@ -13,11 +13,12 @@ from cluster_nats import NatsServer
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
+from nats.js.api import StreamConfig
 
 from fumehood.cluster import subjects
 from fumehood.cluster.accounts import push_accounts
 from fumehood.cluster.authority import CLUSTER
-from fumehood.cluster.connection import close, connect, subscribe
+from fumehood.cluster.connection import close, connect, jetstream, subscribe
 from fumehood.cluster.join import NewcomerAdmission, join_cluster, make_token
 from fumehood.cluster.permissions import CLAIMS_UPDATE, Permissions
 from fumehood.errors import DeniedError, LostError
@@ -102,6 +103,35 @@ async def test_a_stolen_worker_credential_speaks_for_itself_alone(nats: NatsServ
     finally:
         await close(thief)
         await close(server)
+
+
+async def test_a_stolen_worker_credential_has_jetstream_speak_for_no_other(nats: NatsServer) -> None:
+    """JetStream sends the content of an entry wherever its reader says, with rights that the reader does not have."""
+    server = await connect(nats.authority.make_member("echo-server", "server"))
+    other = await connect(nats.authority.make_member("echo-w2", "worker"))
+    thief = await connect(nats.authority.make_member("echo-w1", "worker"))
+    orders, reports, plain = Ear(), Ear(), Ear()
+    try:
+        made = StreamConfig(name=subjects.WORKERS_STREAM, subjects=[subjects.entry("*")], allow_direct=True)
+        await jetstream(server).add_stream(made)
+        report = subjects.report("echo-server", "echo-w2", "i")
+        await subscribe(other, subjects.order("echo-w2"), orders.take)
+        await other.subscribe(subjects.order("echo-w2"), cb=plain.take)
+        await subscribe(server, report, reports.take)
+        await other.flush()
+        await server.flush()
+        await jetstream(thief).publish(subjects.entry("echo-w1"), b'{"drain": true}')
+        read = f"$JS.API.DIRECT.GET.{subjects.WORKERS_STREAM}.{subjects.entry('echo-w1')}"
+        for target in (subjects.order("echo-w2"), report):
+            await thief.publish(read, b"", reply=target)
+        await plain.wait_for(subjects.order("echo-w2"))  # it does arrive
+        await server.publish(subjects.order("echo-w2"), b"of a server")
+        await orders.wait_for(subjects.order("echo-w2"))
+        assert orders.heard == [subjects.order("echo-w2")]
+        assert reports.heard == []
+    finally:
+        for client in (thief, other, server):
+            await close(client)
 
 
 async def test_without_a_certificate_of_the_cluster_nothing_is_said(nats: NatsServer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -114,8 +114,20 @@ async def _give_up(client: Client) -> None:
     await asyncio.shield(asyncio.ensure_future(close(client)))
 
 
-async def subscribe(client: Client, subject: str, take: Callable[[Msg], Awaitable[None]]) -> None:
-    await client.subscribe(subject, cb=take)  # pyright: ignore[reportUnknownMemberType] - of a parameter not used here
+async def subscribe(
+    client: Client, subject: str, take: Callable[[Msg], Awaitable[None]], *, headers: Collection[str] = ()
+) -> None:
+    """Messages that have other headers than these are dropped.
+
+    NATS proves who publishes, but not where JetStream sends its answers: a member can have the content of its own entry
+    sent to any subject. Such answers have headers of JetStream's, and messages of members have none.
+    """
+
+    async def take_own(message: Msg) -> None:
+        if set(message.headers or ()) <= set(headers):
+            await take(message)
+
+    await client.subscribe(subject, cb=take_own)  # pyright: ignore[reportUnknownMemberType] - a parameter not used here
 
 
 def jetstream(client: Client) -> JetStreamContext:

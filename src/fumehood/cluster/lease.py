@@ -22,7 +22,7 @@ RENEW_SECONDS = 1.0
 FENCE_SECONDS = 12.0
 LEASE_SECONDS = 15.0
 _ANSWER_SECONDS = 2.0
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _WRONG_SEQUENCE = 10071
 _ATTEMPTS = 5
 
@@ -103,7 +103,7 @@ class WorkerLease:
                 subjects.entry(self._worker),
                 data,
                 timeout=_ANSWER_SECONDS,
-                headers={_EXPECTED: str(self._sequence)},
+                headers={EXPECTED: str(self._sequence)},
             )
         except APIError as error:
             if error.err_code == _WRONG_SEQUENCE:

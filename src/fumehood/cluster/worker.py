@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fumehood.cluster import subjects
 from fumehood.cluster.authority import FOLDER
@@ -142,7 +142,7 @@ class ClusterWorker:
 
     async def _obey(self, message: Msg) -> None:
         """Of an epoch that a server holds for lost, what is here ends, too."""
-        order = json.loads(message.data)
+        order = _read_order(message.data)
         if self._lease is not None and order.get("fence") == self._lease.epoch:
             _log.warning("a server holds this worker for lost")
             self._lease.expire()
@@ -178,3 +178,12 @@ class ClusterWorker:
             return []
         self._next_checkpoints = now() + _CHECKPOINT_SECONDS
         return await asyncio.to_thread(self._service.new_checkpoints)
+
+
+def _read_order(data: bytes) -> dict[str, Any]:
+    """Nothing for what is not an order; JetStream's acknowledgements can be sent here, too."""
+    try:
+        order: object = json.loads(data)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", order) if isinstance(order, dict) else {}

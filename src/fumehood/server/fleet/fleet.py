@@ -21,7 +21,7 @@ from fumehood.cluster.claims import account_of, read_user_token
 from fumehood.cluster.connection import close, connect, jetstream, subscribe
 from fumehood.cluster.credentials import MemberCredentials
 from fumehood.cluster.join import NewcomerAdmission
-from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, now
+from fumehood.cluster.lease import EXPECTED, LEASE_SECONDS, RENEW_SECONDS, now
 from fumehood.errors import LostError, SandboxError, UsageError
 from fumehood.server.fleet.choice import SandboxNeeds, can_serve, may_take, rank_workers
 from fumehood.server.fleet.fair_queue import WAIT_SECONDS, FairQueue
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 SERVER_FILE = "server.creds"
 _FIRST_SECONDS = 1.2 * RENEW_SECONDS
+_STATUS = "Status"
+"""The header of what NATS says itself: that no process hears a subject."""
 _SHUTDOWN, _STALE = "Server Shutdown", "Stale Connection"
 _log = logging.getLogger(__name__)
 
@@ -66,8 +68,8 @@ class Fleet:
         """Returns when it knows the workers that there are."""
         client = self._client = await connect(self._credentials, disconnected=self._lose_carriers)
         await self._make_bucket(client)
-        await subscribe(client, subjects.down(self.name, "*", self._instance, "*"), self._take)
-        await subscribe(client, subjects.entry("*"), self._hear)
+        await subscribe(client, subjects.down(self.name, "*", self._instance, "*"), self._take, headers=[_STATUS])
+        await subscribe(client, subjects.entry("*"), self._hear, headers=[EXPECTED])
         if ClusterAuthority.is_at(self._folder / "authority"):
             admission = NewcomerAdmission(ClusterAuthority(self._folder / "authority"))
             await subscribe(client, subjects.join("*"), admission.answer)
@@ -176,7 +178,7 @@ class Fleet:
         carrier = self._carriers.get((worker, channel))
         if carrier is None:
             return  # of a carrier that is over
-        if (message.headers or {}).get("Status") == "503":
+        if (message.headers or {}).get(_STATUS) == "503":
             carrier.lose(f"no process hears worker {worker}")
         else:
             carrier.deliver(message.data)
