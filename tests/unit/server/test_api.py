@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fumehood.audit.store import Query
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.app import build_api
 from fumehood.server.chains import AuditChains
+from fumehood.server.identity.keys import create_key
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.tenants.catalogue import list_policies
 from fumehood.server.tenants.quotas import Quota, set_limit
@@ -275,6 +277,27 @@ async def test_many_that_ask_whether_it_is_ready_cost_the_disk_one_look(tmp_path
     chains = CountedChains(tmp_path)
     await asyncio.gather(*(chains.look_for_room() for _ in range(50)))
     assert chains.looks == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [
+        ({}, 422),
+        ({"days": 0.5}, 422),
+        ({"networks": ["127.0.0.0/9"]}, 422),
+        ({"days": 2, "networks": ["127.0.0.0/9"]}, 422),
+        ({"days": 0.5, "networks": ["127.0.0.0/9", "10.0.0.0/8"]}, 422),
+        ({"days": 0.5, "networks": ["127.0.0.0/9"]}, 201),
+    ],
+)
+async def test_a_key_makes_none_that_outlives_it_or_is_good_elsewhere(
+    host: Hosted, wanted: dict[str, Any], status: int
+) -> None:
+    await host.tenant("acme")
+    limits = {"expires": time.time() + 86400, "networks": ["127.0.0.0/8", "::1/128"]}
+    key, _ = await create_key(host.server.database, "acme", "short", [Scope.KEYS], **limits)
+    answer = await host.client(key).post("/keys", json={"name": "heir", "scopes": ["keys"], **wanted})
+    assert answer.status_code == status, answer.text
 
 
 async def test_quotas_answer_429_with_what_how_much_and_until_when(host: Hosted) -> None:
