@@ -72,7 +72,8 @@ async def change_policy(server: Server, caller: Caller, name: Name, given: Polic
 @router.post("/policies/{name}:test", response_model=PolicyTestReport, **scoped(Scope.RUN))
 async def run_policy_tests(server: Server, caller: Caller, name: Name, given: PolicyText | None = None) -> Response:
     """The tests of a policy; with a text, of that text in its place."""
-    text = given.text if given else (await _entry(server, caller, name, None)).text
+    entry = await _entry(server, caller, name, None)
+    text = given.text if given else entry.text
     _, tried = await beside_the_loop(caller.tenant, lambda: read_and_try(text, name))
     results = [
         {"passed": result.passed, "expected": result.expectation.expect, **_decided(result.decision)}
