@@ -193,6 +193,33 @@ async def test_a_newcomer_can_ask_for_credentials_and_nothing_else(nats: NatsSer
         await close(server)
 
 
+async def test_a_newcomer_has_its_answer_sent_to_itself_alone(nats: NatsServer) -> None:
+    """A server may answer wherever a question says: at a worker's entry, the answer would end that worker's lease."""
+    from fumehood.cluster.join import read_token
+
+    server = await connect(nats.authority.make_member("answers", "server"))
+    victim = await connect(nats.authority.make_member("victim", "worker"))
+    newcomer = await connect(read_token(make_token(nats.authority, "misled", "worker", 60)))
+    name, seen = str(newcomer.options["name"]), Ear()
+    try:
+        await subscribe(server, subjects.join("*"), NewcomerAdmission(nats.authority).answer)
+        await subscribe(server, subjects.entry("*"), seen.take)
+        await subscribe(victim, subjects.order("victim"), seen.take)
+        await subscribe(newcomer, f"{subjects.inbox(name)}.>", seen.take)
+        for client in (server, victim, newcomer):
+            await client.flush()
+        own = f"{subjects.inbox(name)}.x"
+        for reply in (subjects.entry("victim"), subjects.order("victim"), own):
+            await newcomer.publish(subjects.join(name), b"{}", reply=reply)
+        await seen.wait_for(own)
+        await server.flush()
+        await victim.flush()
+        assert seen.heard == [own]
+    finally:
+        for client in (newcomer, victim, server):
+            await close(client)
+
+
 async def test_a_removed_member_is_cut_off_and_does_not_come_back(nats: NatsServer) -> None:
     credentials = nats.authority.make_member("removed", "worker")
     gone = asyncio.Event()

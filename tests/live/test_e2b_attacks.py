@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import httpx
 import pytest
 from e2b_code_interpreter import Sandbox
 from live.e2b_server import E2bServer, serving
+from live.traces import wait_until
 
 FILESYSTEM = ["Stat", "ListDir", "MakeDir", "Move", "Remove"]
 FILESYSTEM += ["WatchDir", "CreateWatcher", "GetWatcherEvents", "RemoveWatcher"]
@@ -169,3 +171,49 @@ def test_forms_that_are_none_are_refused(server: E2bServer, box: Sandbox) -> Non
     )
     sent = headers(box, **{"Content-Type": "multipart/form-data; boundary=d"})
     assert call(server, "POST", "/files", sent, many + b"--d--\r\n")[0] == 400
+
+
+def test_a_form_with_many_files_takes_no_memory_and_no_descriptors(server: E2bServer, box: Sandbox) -> None:
+    before, begin = (
+        server.peak_memory_bytes,
+        b'--d\r\nContent-Disposition: form-data; name="file"; filename="%d"\r\n\r\n',
+    )
+    most_open = 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal most_open
+        for number in range(120):
+            yield begin % number + bytes(1_000_000 + number % 2 * 100_000) + b"\r\n"
+            most_open = max(most_open, len(os.listdir(f"/proc/{server.process}/fd")))
+        yield b"--d--\r\n"
+
+    sent = headers(box, **{"Content-Type": "multipart/form-data; boundary=d"})
+    answer = httpx.post(f"{server.url}/files", headers=sent, content=body(), timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert [each["name"] for each in answer.json()] == [str(number) for number in range(120)]
+    assert len(box.files.read("119", format="bytes")) == 1_100_000
+    assert server.peak_memory_bytes - before < 2**25
+    assert most_open < 60
+
+
+_ECHO = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Echo(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(self.headers).lower().encode())
+HTTPServer(("", 8000), Echo).serve_forever()
+"""
+
+
+def test_a_program_behind_a_port_sees_no_key_and_no_token(server: E2bServer) -> None:
+    with Sandbox.create("web", timeout=60) as box:
+        box.files.write("echo.py", _ECHO)
+        box.commands.run("python3 echo.py", background=True, timeout=0)
+        sent = {**headers(box), "E2b-Sandbox-Port": "8000", "X-API-Key": server.key, "X-Own": "kept"}
+        wait_until(lambda: call(server, "GET", "/", sent)[0] == 200, 20.0, "the server inside listens")
+        seen = call(server, "GET", "/", sent)[1].decode()
+        assert "x-own: kept" in seen
+        assert server.key.lower() not in seen
+        assert str(box.traffic_access_token).lower() not in seen

@@ -112,8 +112,12 @@ class NewcomerAdmission:
         self._authority = authority
 
     async def answer(self, message: Msg) -> None:
+        """Into an inbox of the newcomer's alone: a server may answer wherever a question says, the newcomer may not."""
+        identifier = message.subject.rpartition(".")[2]
+        if not message.reply.startswith(f"{subjects.inbox(identifier)}."):
+            return
         try:
-            given = self._admit(message.subject.rpartition(".")[2], message.data)
+            given = self._admit(identifier, message.data)
         except FumehoodError as error:
             given = {"refused": str(error)}
         await message.respond(json.dumps(given).encode())

@@ -31,7 +31,19 @@ class Limits(NamedTuple):
     conversations: int = 256
     message_bytes: int = 64 * 1024 * 1024
     assembled_bytes: int = 96 * 1024 * 1024
-    """All messages together whose last part has not come yet."""
+    """All messages together that came in parts, until they are done with; for more the other end has to wait."""
+    header_bytes: int = 4 * 1024 * 1024
+    """All headers together, likewise. What is parsed takes many times its text."""
+
+
+class _Received(NamedTuple):
+    """A message that waits to be received."""
+
+    message: ConversationMessage
+    body_bytes: int
+    """Of the window, which it takes until it is received."""
+    part_bytes: int
+    header_bytes: int
 
 
 class RemoteConversation:
@@ -39,8 +51,9 @@ class RemoteConversation:
 
     def __init__(self, conversations: Conversations, number: int) -> None:
         self._all, self.number = conversations, number
-        self._inbox: deque[tuple[ConversationMessage, int]] = deque()
-        """Messages, and how much of the window each takes until it is received."""
+        self._inbox: deque[_Received] = deque()
+        self._in_use: _Received | None = None
+        """The message that was received last, which its receiver may still hold."""
         self._news = asyncio.Event()
         self._credit = asyncio.Event()
         self.when_lost: Callable[[], object] | None = None
@@ -79,9 +92,22 @@ class RemoteConversation:
             self._check()
             self._news.clear()
             await self._news.wait()
-        message, size = self._inbox.popleft()
-        self._owe(size + _MESSAGE_BYTES)
-        return message
+        self._let_go()
+        received = self._in_use = self._inbox.popleft()
+        self._owe(received.body_bytes + _MESSAGE_BYTES)
+        return received.message
+
+    def _let_go(self) -> None:
+        done, self._in_use = self._in_use, None
+        if done is not None:
+            self._all.release(done.part_bytes, done.header_bytes)
+
+    def stop_counting(self) -> None:
+        """It is over. What was not received yet can be, and is gone with its receiver."""
+        self._let_go()
+        for waiting in self._inbox:
+            self._all.release(waiting.part_bytes, waiting.header_bytes)
+        self._inbox = deque(each._replace(part_bytes=0, header_bytes=0) for each in self._inbox)
 
     def end(self) -> None:
         """There is nothing more to say from this end."""
@@ -104,8 +130,14 @@ class RemoteConversation:
         """`end`, or the answer to one who has abandoned it: nothing is done for it any more."""
         if self._is_abandoned:
             self._post({"gone": True})
+            self._all.drop(self)
         else:
             self.end()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """By the other end."""
+        return self._is_abandoned
 
     @property
     def is_over(self) -> bool:
@@ -142,8 +174,8 @@ class RemoteConversation:
             raise FrameError("more than the window of a conversation lets in")
         self._allowance -= size + _MESSAGE_BYTES
 
-    def add(self, message: ConversationMessage, size: int) -> None:
-        self._inbox.append((message, size))
+    def add(self, received: _Received) -> None:
+        self._inbox.append(received)
         self._news.set()
 
     def add_credit(self, size: int) -> None:
@@ -195,7 +227,11 @@ class Conversations:
         self._greeted: set[int] = set()
         """Those of the other end whose first message has come."""
         self._parts: dict[int, bytearray] = {}
-        self._assembled = 0
+        self._unfinished = 0
+        """Bytes of messages whose last part has not come yet."""
+        self._held, self._held_headers = 0, 0
+        self._owed: deque[tuple[RemoteConversation, int]] = deque()
+        """Parts whose room in the window is given back when less is held."""
 
     async def begin(self, header: Header, body: bytes = b"") -> RemoteConversation:
         """A new conversation, with its first message."""
@@ -215,7 +251,18 @@ class Conversations:
     def drop(self, conversation: RemoteConversation) -> None:
         self._open.pop(conversation.number, None)
         self._greeted.discard(conversation.number)
-        self._assembled -= len(self._parts.pop(conversation.number, b""))
+        unfinished = len(self._parts.pop(conversation.number, b""))
+        self._unfinished -= unfinished
+        conversation.stop_counting()
+        self.release(unfinished, 0)
+
+    def release(self, part_bytes: int, header_bytes: int) -> None:
+        """So much is not held any more; others may go on."""
+        self._held -= part_bytes
+        self._held_headers -= header_bytes
+        while self._owed and self._held <= self._limits.assembled_bytes:
+            conversation, size = self._owed.popleft()
+            conversation.give_back(size)
 
     def lose(self, error: BaseException) -> None:
         """The other end is gone for good."""
@@ -224,9 +271,10 @@ class Conversations:
             conversation.be_gone(error)
         self._open.clear()
         self._parts.clear()
-        self._assembled = 0
+        self._owed.clear()
+        self._unfinished = self._held = self._held_headers = 0
 
-    def _take(self, header: Header, body: bytes) -> None:
+    def _take(self, header: Header, body: bytes, header_bytes: int) -> None:
         number = header.get("c")
         if type(number) is not int or number < 1:
             raise FrameError("a message that belongs to no conversation")
@@ -235,10 +283,12 @@ class Conversations:
             conversation = self._admit(number)
             if conversation is None:
                 return
+        if conversation.is_abandoned:
+            return
         if "part" in header:
             self._keep_part(conversation, body)
         elif "say" in header:
-            self._complete(conversation, header["say"], body)
+            self._complete(conversation, header["say"], body, header_bytes)
         elif "credit" in header:
             conversation.add_credit(_checked_size(header["credit"]))
         elif "abandon" in header:
@@ -250,8 +300,10 @@ class Conversations:
             conversation.end_by_them()
 
     def _abandon(self, conversation: RemoteConversation) -> None:
+        """One that was begun counts as long as something is done for it."""
         is_begun = conversation.number in self._greeted
-        self.drop(conversation)
+        if not is_begun:
+            self.drop(conversation)
         conversation.abandon_by_them()
         if not is_begun:
             conversation.finish()
@@ -269,21 +321,28 @@ class Conversations:
     def _keep_part(self, conversation: RemoteConversation, body: bytes) -> None:
         conversation.charge(len(body))
         parts = self._parts.setdefault(conversation.number, bytearray())
-        self._assembled += len(body)
-        if len(parts) + len(body) > self._limits.message_bytes or self._assembled > self._limits.assembled_bytes:
+        self._unfinished += len(body)
+        if len(parts) + len(body) > self._limits.message_bytes or self._unfinished > self._limits.assembled_bytes:
             raise FrameError("a message that is larger than the protocol allows")
         parts += body
-        conversation.give_back(len(body))
+        self._held += len(body)
+        if self._held <= self._limits.assembled_bytes:
+            conversation.give_back(len(body))
+        else:
+            self._owed.append((conversation, len(body)))
 
-    def _complete(self, conversation: RemoteConversation, header: object, body: bytes) -> None:
+    def _complete(self, conversation: RemoteConversation, header: object, body: bytes, header_bytes: int) -> None:
         if not isinstance(header, dict):
             raise FrameError("a message without a header")
         conversation.charge(len(body))
+        self._held_headers += header_bytes
+        if self._held_headers > self._limits.header_bytes:
+            raise FrameError("headers that are larger together than the protocol allows")
         parts = self._parts.pop(conversation.number, bytearray())
-        self._assembled -= len(parts)
+        self._unfinished -= len(parts)
         is_new = conversation.number % 2 != self._parity and conversation.number not in self._greeted
         message = ConversationMessage(header, bytes(parts) + body)  # pyright: ignore[reportUnknownArgumentType] - keys are text
-        conversation.add(message, len(body))
+        conversation.add(_Received(message, len(body), len(parts), header_bytes))
         if is_new:
             self._greeted.add(conversation.number)
             self._begun(conversation)

@@ -10,15 +10,20 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import CarrierLostError, MessageCarrier
 
-Deliver = Callable[[Header, bytes], None]
+Deliver = Callable[[Header, bytes, int], None]
+"""Header, body, and how many bytes the header had."""
 
 MOST_UNCONFIRMED_BYTES = 4 * 1024 * 1024
+# Messages that do not wait for room are answers to the other end, which has to confirm them before it causes more.
+_MOST_KEPT_BYTES = 2 * MOST_UNCONFIRMED_BYTES
+_KEPT_MESSAGE_BYTES = 256
 _CONFIRM_BYTES = 256 * 1024
 _CONFIRM_MESSAGES = 64
 _MAX_HEADER_BYTES = 256 * 1024
@@ -65,7 +70,7 @@ class Link:
         self._last_sent += 1
         data = frames.encode({**header, "n": self._last_sent}, body)
         self._kept.append(_Kept(self._last_sent, data))
-        self._kept_bytes += len(data)
+        self._kept_bytes += len(data) + _KEPT_MESSAGE_BYTES
         if self._kept_bytes > MOST_UNCONFIRMED_BYTES:
             self._room.clear()
         self._news.set()
@@ -101,14 +106,14 @@ class Link:
 
     def _forget(self, confirmed: int) -> None:
         while self._kept and self._kept[0].number <= confirmed:
-            self._kept_bytes -= len(self._kept.popleft().data)
+            self._kept_bytes -= len(self._kept.popleft().data) + _KEPT_MESSAGE_BYTES
         if self._kept_bytes <= MOST_UNCONFIRMED_BYTES:
             self._room.set()
 
     async def _write(self, carrier: MessageCarrier, sent: int) -> None:
         while True:
             self._news.clear()
-            for kept in [kept for kept in self._kept if kept.number > sent]:
+            for kept in list(islice(self._kept, max(0, sent + 1 - self._first_kept()), None)):
                 await carrier.send(kept.data)
                 sent = kept.number
             if self._owes_confirmation():
@@ -130,10 +135,10 @@ class Link:
         with suppress(CarrierLostError):
             while True:
                 decoder.feed(await carrier.receive())
-                while (message := decoder.next()) is not None:
-                    self._take(*message)
+                while (message := decoder.next_raw()) is not None:
+                    self._take(frames.parse(message[0]), message[1], len(message[0]))
 
-    def _take(self, header: Header, body: bytes) -> None:
+    def _take(self, header: Header, body: bytes, header_bytes: int) -> None:
         number = header.pop("n", None)
         if number is None:
             self._take_confirmation(header)
@@ -144,7 +149,9 @@ class Link:
             return
         self.received = number
         self._unconfirmed_bytes += len(body)
-        self._deliver(header, body)
+        self._deliver(header, body, header_bytes)
+        if self._kept_bytes > _MOST_KEPT_BYTES:
+            raise FrameError("the other end asks for more and more, and confirms none of the answers")
         if self._owes_confirmation():
             self._news.set()
 

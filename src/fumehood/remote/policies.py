@@ -8,6 +8,8 @@ from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.policy import AnyPolicy, Policy, read_policy
 
+_MOST_CHARACTERS = 1024 * 1024
+
 
 def pack_policy(policy: Policy) -> Header:
     return {"meaning": policy.meaning.decode("ascii"), "name": policy.name, "digest": policy.digest}
@@ -25,6 +27,8 @@ def unpack_policy(header: object) -> Policy:
     meaning, name = given.get("meaning"), given.get("name")
     if not isinstance(meaning, str) or not (name is None or isinstance(name, str)):
         raise FrameError("a policy that is not complete")
+    if len(meaning) > _MOST_CHARACTERS:
+        raise UsageError(f"a policy means at most {_MOST_CHARACTERS} characters")
     policy = Policy.of_meaning(meaning, name)
     if policy.digest != given.get("digest"):
         raise UsageError("the policy means something else to the other end; use the same version of Fumehood at both")

@@ -57,10 +57,14 @@ class SandboxService:
         task = asyncio.ensure_future(self._answer(conversation))
         self._tasks.add(task)
         conversation.when_lost = task.cancel
-        task.add_done_callback(self._done)
+        task.add_done_callback(lambda task: self._done(task, conversation))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[None], conversation: RemoteConversation) -> None:
+        """Also of a task that was cancelled before it began, whose client waits for the word that it is over."""
         self._tasks.discard(task)
+        conversation.finish()
+        if self._closing is task:
+            self.conversations.link.close()
         self.last_call = time.monotonic()
 
     async def _answer(self, conversation: RemoteConversation) -> None:
@@ -75,10 +79,6 @@ class SandboxService:
         except Exception as error:
             _log.exception("a call of a client failed")
             await conversation.send({"failed": pack_failure(error)})
-        finally:
-            conversation.finish()
-            if self._closing is asyncio.current_task():
-                self.conversations.link.close()
 
     async def _do(self, conversation: RemoteConversation) -> None:
         message = await conversation.receive()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -13,7 +13,7 @@ from carriers import MemoryCarrier, pair
 from fumehood.errors import DeniedError
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.conversations import WINDOW_BYTES, Conversations, Limits, RemoteConversation
+from fumehood.remote.conversations import WINDOW_BYTES, ConversationMessage, Conversations, Limits, RemoteConversation
 from fumehood.remote.failures import unpack_failure
 from fumehood.remote.link import Link, LinkClosedError
 
@@ -38,8 +38,8 @@ async def connected(client: Conversations, server: Conversations) -> AsyncIterat
 async def test_each_message_arrives_once_and_in_order_over_carriers_that_break(seed: int) -> None:
     chance = random.Random(seed)
     got: dict[str, list[int]] = {"left": [], "right": []}
-    left = Link(lambda header, body: got["left"].append(header["value"]))
-    right = Link(lambda header, body: got["right"].append(header["value"]))
+    left = Link(lambda header, body, size: got["left"].append(header["value"]))
+    right = Link(lambda header, body, size: got["right"].append(header["value"]))
     for value in range(500):
         left.post({"value": value}, bytes(chance.randrange(2000)))
         right.post({"value": value})
@@ -57,7 +57,7 @@ async def test_each_message_arrives_once_and_in_order_over_carriers_that_break(s
 
 @pytest.mark.parametrize("received", [7, -1])
 async def test_an_end_that_claims_what_cannot_be_is_refused(received: int) -> None:
-    link = Link(lambda header, body: None)
+    link = Link(lambda header, body, size: None)
     link.post({"value": 1})
     with pytest.raises(FrameError, match="cannot be"):
         await link.use(pair()[0], received)
@@ -65,7 +65,7 @@ async def test_an_end_that_claims_what_cannot_be_is_refused(received: int) -> No
 
 @pytest.mark.parametrize("message", [{"n": 2, "c": 1}, {"n": "1"}, {"received": 5}, {"received": None}, {}])
 async def test_a_peer_that_lies_about_numbers_is_refused(message: Header) -> None:
-    link = Link(lambda header, body: None)
+    link = Link(lambda header, body, size: None)
     ours, theirs = pair()
     await theirs.send(frames.encode(message))
     with pytest.raises(FrameError):
@@ -172,3 +172,84 @@ async def test_a_failure_brings_its_details_and_nothing_that_changes_an_exceptio
     details = {"quota": "runs", "__class__": "x", "_private": 1, "args": [1], "with_traceback": "x", "not a name": 1}
     error = unpack_failure({"kind": "DeniedError", "text": "no", "details": details})
     assert (type(error), str(error), vars(error)) == (DeniedError, "no", {"quota": "runs"})
+
+
+_LARGE = [({"c": 1, "part": True}, 60_000), ({"c": 1, "part": True}, 60_000), ({"c": 1, "say": {}}, 0)]
+_MANY = 40_000
+
+
+@pytest.mark.parametrize(
+    ("messages", "match"),
+    [
+        ([({"c": 1, "say": {}}, 0), *_LARGE * 40], "window"),
+        ([({"c": 1, "say": {"a": "x" * 200_000}}, 0)] * 40, "headers"),
+        ([({"c": number, "abandon": True}, 0) for number in range(1, 2 * _MANY, 2)], "confirms none"),
+    ],
+    ids=["large messages", "headers", "answers"],
+)
+async def test_what_is_not_received_or_confirmed_is_bounded(messages: list[tuple[Header, int]], match: str) -> None:
+    """The receiver of a call that takes no more messages, and a peer that reads nothing."""
+    server = Conversations(lambda conversation: None, is_client=False, limits=Limits(8, 150_000, 1_000_000))
+    ours = FloodingCarrier(
+        frames.encode({**header, "n": n}, bytes(size)) for n, (header, size) in enumerate(messages, 1)
+    )
+    with pytest.raises(FrameError, match=match):
+        await server.link.use(ours, 0)
+
+
+class FloodingCarrier:
+    """The end of one who sends and never reads."""
+
+    def __init__(self, messages: Iterator[bytes]) -> None:
+        self._messages = messages
+
+    async def receive(self) -> bytes:
+        await asyncio.sleep(0)
+        return next(self._messages)
+
+    async def send(self, data: bytes) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None: ...
+
+
+async def test_large_messages_wait_until_others_are_done_with() -> None:
+    begun: list[RemoteConversation] = []
+    server = Conversations(begun.append, is_client=False, limits=Limits(8, 2_000_000, 2_500_000))
+    client = Conversations(lambda conversation: None, is_client=True)
+    async with connected(client, server):
+        first = await client.begin({}, bytes(1_800_000))
+        assert len((await _received(begun, 0)).body) == 1_800_000
+        second = asyncio.ensure_future(client.begin({}, bytes(1_800_000)))
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert not second.done()
+        first.end()
+        begun[0].end()
+        await second
+        assert len((await _received(begun, 1)).body) == 1_800_000
+
+
+async def _received(begun: list[RemoteConversation], index: int) -> ConversationMessage:
+    await _until(lambda: len(begun) > index)
+    message = await begun[index].receive()
+    assert message is not None
+    return message
+
+
+async def test_a_call_that_was_abandoned_counts_until_nothing_is_done_for_it() -> None:
+    begun: list[RemoteConversation] = []
+    server = Conversations(begun.append, is_client=False, limits=Limits(conversations=8))
+    client = Conversations(lambda conversation: None, is_client=True)
+    ours, theirs = pair()
+    serving, asking = asyncio.ensure_future(server.link.use(ours, 0)), asyncio.ensure_future(client.link.use(theirs, 0))
+    for _ in range(8):
+        (await client.begin({})).abandon()
+    await _until(lambda: len(begun) == 8)
+    begun[0].finish()
+    (await client.begin({})).abandon()
+    await _until(lambda: len(begun) == 9)
+    await client.begin({})
+    with pytest.raises(FrameError, match="8 conversations at once"):
+        await serving
+    asking.cancel()

@@ -6,18 +6,24 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
 from unit.server.hosting import Hosted, hosted
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
+from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.app import build_api
-from fumehood.server.identity.principals import Scope
+from fumehood.server.chains import AuditChains
+from fumehood.server.identity.keys import create_key
+from fumehood.server.identity.principals import Principal, Scope
+from fumehood.server.tenants.catalogue import list_policies
 from fumehood.server.tenants.quotas import Quota, set_limit
 
 pytestmark = pytest.mark.anyio
@@ -189,6 +195,109 @@ async def test_a_repeated_request_gets_the_first_answer_and_does_nothing(host: H
     async with database.transaction("acme") as transaction:
         kept = str(await transaction.rows("SELECT * FROM answers"))
     assert at_once[0].json().get("token", "none") not in kept
+
+
+async def test_answers_that_are_kept_have_a_limit_for_each_tenant(tmp_path: Path) -> None:
+    async with hosted(tmp_path / "state", limits={"answers_of_tenant": "64K"}) as host:
+        client, other = await host.tenant("acme"), await host.tenant("umbrella")
+        sandbox = await open_sandbox(client)
+        run = {"code": "print('x' * 40_000)"}
+        answers = [
+            await client.post(f"/sandboxes/{sandbox}/runs", json=run, headers={"Idempotency-Key": str(number)})
+            for number in range(3)
+        ]
+        assert [answer.status_code for answer in answers] == [200, 429, 429]
+        assert "Retry-After" in answers[2].headers
+        again = await client.post(f"/sandboxes/{sandbox}/runs", json=run, headers={"Idempotency-Key": "0"})
+        assert again.content == answers[0].content
+        assert (await client.post(f"/sandboxes/{sandbox}/runs", json=run)).status_code == 200
+        assert (await other.post("/sandboxes", json={}, headers={"Idempotency-Key": "2"})).status_code == 201
+
+
+async def test_no_caller_gets_the_answer_that_is_anothers(host: Hosted) -> None:
+    """Names of users may have blanks, as keys of requests do."""
+    await host.tenant("acme")
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await Response(scope["state"]["principal"].name)(scope, receive, send)
+
+    async def ask(user: str, key: str) -> bytes:
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(as_user(user)), base_url="http://server")
+        return (await client.post("/v1/keys", headers={"Idempotency-Key": key})).content
+
+    def as_user(user: str) -> Any:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            scope["state"] = {"principal": Principal("acme", user, frozenset())}
+            await IdempotentAnswers(inner, lambda: host.server)(scope, receive, send)
+
+        return app
+
+    assert await ask("user:corp/eve key", "1") == b"user:corp/eve key"
+    assert await ask("user:corp/eve", "key 1") == b"user:corp/eve"
+
+
+async def test_versions_of_policies_have_a_limit_and_are_listed_without_texts(host: Hosted) -> None:
+    client = await host.tenant("acme")
+    text = f"version: 1\n# {'x' * 60_000}\n"
+    assert (await client.put("/policies/mine", json={"text": text})).status_code == 200
+    async with host.server.database.transaction("acme") as transaction:
+        for version in range(2, 70):
+            row = ("acme", "mine", version, text, "", "me", 0.0)
+            await transaction.execute("INSERT INTO policies VALUES (?,?,?,?,?,?,?)", *row)
+    assert (await client.put("/policies/mine", json={"text": f"{text}# more"})).status_code == 422
+    assert not any(entry.text for entry in await list_policies(host.server.database, "acme"))
+    assert (await client.get("/policies/mine", params={"version": 1})).json()["text"] == text
+    assert (await client.get("/policies/mine", params={"version": 99})).status_code == 404
+
+
+async def test_a_policy_that_takes_long_to_read_and_try_holds_up_its_own_tenant_alone(host: Hosted) -> None:
+    client, other = await host.tenant("acme"), await host.tenant("umbrella")
+    rules = ",".join(f"'a{number} *'" for number in range(1500))
+    tests = "".join(f"- {{command: 'ls -l {number}', expect: allow}}\n" for number in range(1000))
+    slow = f"version: 1\ncommands: {{deny: [{rules}]}}\ntests:\n{tests}"
+    asked = asyncio.ensure_future(client.post("/policies/closed:test", json={"text": slow}))
+    answered = 0
+    while not asked.done():
+        answered += (await other.get("/whoami")).status_code == 200
+    refused = await asked
+    assert (refused.status_code, "fewer" in refused.text) == (422, True)
+    assert answered > 5
+    long = await client.post("/policies/closed:test", json={"text": "# " + "x" * 100_000})
+    assert long.status_code == 422
+
+
+async def test_many_that_ask_whether_it_is_ready_cost_the_disk_one_look(tmp_path: Path) -> None:
+    class CountedChains(AuditChains):
+        looks = 0
+
+        def check_room(self) -> None:
+            self.looks += 1
+            super().check_room()
+
+    chains = CountedChains(tmp_path)
+    await asyncio.gather(*(chains.look_for_room() for _ in range(50)))
+    assert chains.looks == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [
+        ({}, 422),
+        ({"days": 0.5}, 422),
+        ({"networks": ["127.0.0.0/9"]}, 422),
+        ({"days": 2, "networks": ["127.0.0.0/9"]}, 422),
+        ({"days": 0.5, "networks": ["127.0.0.0/9", "10.0.0.0/8"]}, 422),
+        ({"days": 0.5, "networks": ["127.0.0.0/9"]}, 201),
+    ],
+)
+async def test_a_key_makes_none_that_outlives_it_or_is_good_elsewhere(
+    host: Hosted, wanted: dict[str, Any], status: int
+) -> None:
+    await host.tenant("acme")
+    limits = {"expires": time.time() + 86400, "networks": ["127.0.0.0/8", "::1/128"]}
+    key, _ = await create_key(host.server.database, "acme", "short", [Scope.KEYS], **limits)
+    answer = await host.client(key).post("/keys", json={"name": "heir", "scopes": ["keys"], **wanted})
+    assert answer.status_code == status, answer.text
 
 
 async def test_quotas_answer_429_with_what_how_much_and_until_when(host: Hosted) -> None:

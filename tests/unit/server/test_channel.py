@@ -161,6 +161,13 @@ async def test_a_client_of_its_own_making_reads_nothing_that_the_policy_keeps(
         assert (await box.run("print(1)")).ok
 
 
+async def test_a_call_that_is_left_before_it_began_is_over(server: Server) -> None:
+    async with server.sandbox() as box:
+        for _ in range(20):
+            async with asyncio.timeout(10), calls.begin(box._connection.conversations, {"do": "run"}):
+                pass
+
+
 async def test_what_leaves_and_what_is_refused_is_in_the_tenants_log(host: Hosted, server: Server) -> None:
     async with server.sandbox(_OPEN) as box:
         await box.files.write("out/a", "content")

@@ -104,6 +104,13 @@ async def test_a_fork_is_for_the_key_that_asked_and_for_one_use(host: Hosted, se
         await fork.__aenter__()
 
 
+async def test_forks_that_are_asked_for_at_once_count_together(host: Hosted, server: Server) -> None:
+    async with server.sandbox(Policy()) as box:
+        done = await asyncio.gather(*(box.fork(100) for _ in range(4)), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in done) == ["UsageError", "UsageError", "list", "list"]
+    host.server.registry.forks.release_all()
+
+
 async def test_a_fork_that_is_not_opened_is_kept_for_a_while_and_leaves_nothing(host: Hosted, server: Server) -> None:
     async with server.sandbox() as box:
         await box.files.write("a", "1")

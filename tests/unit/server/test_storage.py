@@ -323,3 +323,10 @@ async def test_a_database_that_is_away_is_an_error_and_back_is_no_trouble() -> N
                 continue
         assert [tenant.name for tenant in found] == ["acme"]
         await database.close()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\0", "a\ud800"])
+async def test_text_that_no_database_takes_is_the_clients_mistake(database: Database, name: str) -> None:
+    with pytest.raises(UsageError, match="Unicode"):
+        await find_policy(database, "acme", name)
+    assert await find_policy(database, "acme", "none") is None

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _MOST_CHARACTERS = 200
 _KEPT_SECONDS = 86400
 _UNDER_WAY = 0
+_ROW_BYTES = 512
+_KNOWN_SECONDS = 600.0
 _NOTHING_HAPPENED = frozenset({401, 403, 429, 503})
 _STREAMS = ("application/x-ndjson", "text/event-stream")
 
@@ -39,6 +42,7 @@ class IdempotentAnswers:
 
     def __init__(self, inner: ASGIApp, server: Callable[[], ServerState]) -> None:
         self._inner, self._server = inner, server
+        self._room = _AnswerRoom()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = _key(scope)
@@ -61,13 +65,47 @@ class IdempotentAnswers:
         known = await store.begin()
         if known is not None:
             return known
+        try:
+            await self._room.check(self._server(), scope["state"]["principal"].tenant)
+        except BaseException:
+            await asyncio.shield(store.forget())
+            raise
         return await asyncio.shield(asyncio.ensure_future(self._carry_out(scope, body, store)))
 
     async def _carry_out(self, scope: Scope, body: bytes, store: _AnswerStore) -> Response:
         recorder = _Recorder(body)
         await self._inner(scope, recorder.receive, recorder.send)
-        await store.finish(recorder.response)
+        self._room.add(scope["state"]["principal"].tenant, await store.finish(recorder.response))
         return recorder.response
+
+
+class _AnswerRoom:
+    """What the answers of tenants take of the database: looked up now and then, and counted in between."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[float, float]] = {}
+        """Tenant -> bytes, and until when they are believed."""
+
+    async def check(self, server: ServerState, tenant: str) -> None:
+        """Before anything is done: an answer that could not be kept would not be repeated."""
+        most = server.settings.limits.answers_of_tenant
+        if self._used.get(tenant, (0.0, 0.0))[1] < time.monotonic():
+            self._used[tenant] = await _stored_bytes(server.database, tenant), time.monotonic() + _KNOWN_SECONDS
+        if self._used[tenant][0] >= most:
+            detail = f"the answers to the tenant's requests with an Idempotency-Key take {most} bytes and more"
+            after = {"Retry-After": f"{_KNOWN_SECONDS:g}"}
+            raise HTTPException(429, f"{detail}; leave it out, or wait until those of yesterday are gone", after)
+
+    def add(self, tenant: str, size: int) -> None:
+        used, until = self._used[tenant]
+        self._used[tenant] = used + size, until
+
+
+async def _stored_bytes(database: Database, tenant: str) -> float:
+    async with database.transaction(tenant) as transaction:
+        statement = f"SELECT COALESCE(SUM(LENGTH(sealed) + {_ROW_BYTES}), 0) AS bytes FROM answers WHERE tenant = ?"
+        row = await transaction.row(statement, tenant)
+    return float(row["bytes"] or 0) if row else 0.0
 
 
 class _Recorder:
@@ -98,7 +136,8 @@ class _AnswerStore:
 
     def __init__(self, server: ServerState, principal: Principal, key: str, digest: str) -> None:
         self._database, self._sealing = server.database, server.sealing
-        self._tenant, self._key, self._digest = principal.tenant, f"{principal.name} {key}", digest
+        # Neither can have the character between them.
+        self._tenant, self._key, self._digest = principal.tenant, f"{principal.name}\n{key}", digest
 
     async def begin(self) -> Response | None:
         """The answer, if there is one. RequestConflictError while the first is under way, or if it never ended."""
@@ -130,16 +169,24 @@ class _AnswerStore:
         response.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept["headers"]]
         return response
 
-    async def finish(self, response: Response) -> None:
+    async def finish(self, response: Response) -> int:
+        """How many bytes are kept."""
+        if response.status_code in _NOTHING_HAPPENED:
+            await self.forget()
+            return 0
+        sealed = self._sealed(response)
         async with self._database.transaction(self._tenant) as transaction:
-            if response.status_code in _NOTHING_HAPPENED:
-                statement = "DELETE FROM answers WHERE tenant = ? AND key = ?"
-                await transaction.execute(statement, self._tenant, self._key)
-                return
             await transaction.execute(
                 "UPDATE answers SET status = ?, sealed = ? WHERE tenant = ? AND key = ?",
-                *(response.status_code, self._sealed(response), self._tenant, self._key),
+                *(response.status_code, sealed, self._tenant, self._key),
             )
+        return len(sealed) + _ROW_BYTES
+
+    async def forget(self) -> None:
+        """Nothing was done."""
+        async with self._database.transaction(self._tenant) as transaction:
+            statement = "DELETE FROM answers WHERE tenant = ? AND key = ?"
+            await transaction.execute(statement, self._tenant, self._key)
 
     def _sealed(self, response: Response) -> str:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from fumehood.audit.trail import Trail
-from fumehood.errors import DeniedError
+from fumehood.errors import DeniedError, UsageError
 from fumehood.server.api.models import ApprovalAnswerBody, ApprovalDetails, ApprovalUse, Id, NewApproval
 from fumehood.server.api.problems import NotFoundError, PlainJson, RequestConflictError
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
@@ -84,9 +84,11 @@ async def answer_approval(server: Server, caller: Caller, id: Id, given: Approva
 
 async def _find(server: RunningServer, caller: Principal, identifier: str) -> ApprovalRequest:
     store, trail = _store(server, caller)
-    found = await asyncio.to_thread(partial(store.find, trail, only_open=False))
-    request = next((each for each in found if each.id == identifier), None)
-    if request is None:
+    try:
+        request = await asyncio.to_thread(store.get, identifier, trail)
+    except UsageError:
+        raise NotFoundError("question") from None
+    if request.id != identifier:  # the beginning of an id is for persons at a terminal
         raise NotFoundError("question")
     return request
 

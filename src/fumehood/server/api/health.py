@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
@@ -48,7 +46,7 @@ async def _reason(server: RunningServer) -> str | None:
     except StorageError:
         return "the database does not answer"
     try:
-        await asyncio.to_thread(server.chains.check_room)
+        await server.chains.look_for_room()
     except (FumehoodError, OSError):
         return "the audit log cannot be written"
     return None

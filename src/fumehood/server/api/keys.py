@@ -11,7 +11,7 @@ from fumehood.server import events
 from fumehood.server.api.models import Id, KeyAnswer, Name, NewKey
 from fumehood.server.api.problems import NotFoundError, PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
-from fumehood.server.identity.keys import KeyDetails, create_key, list_keys, revoke_key
+from fumehood.server.identity.keys import KeyDetails, check_heir, create_key, list_keys, revoke_key
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.tenants.tenants import require_tenant
 
@@ -25,10 +25,14 @@ async def list_own_keys(server: Server, caller: Caller) -> Response:
 
 @router.post("/keys", response_model=KeyAnswer, **scoped(Scope.KEYS, 201))
 async def make_own_key(server: Server, caller: Caller, wanted: NewKey) -> Response:
-    """A key of the tenant, which is shown this once. It cannot have a scope that the caller does not have."""
+    """A key of the tenant, which is shown this once.
+
+    It cannot have a scope that the caller does not have, nor be valid for longer or elsewhere than the caller's key.
+    """
     for scope in wanted.scopes:
         if not caller.may(scope):
             raise ForbiddenError(scope)
+    await check_heir(server.database, caller, _end(wanted), wanted.networks)
     return await _make(server, caller, caller.tenant, wanted)
 
 
@@ -61,13 +65,16 @@ async def _list(server: RunningServer, tenant: str) -> Response:
 
 
 async def _make(server: RunningServer, caller: Principal, tenant: str, wanted: NewKey) -> Response:
-    expires = time.time() + wanted.days * 86400 if wanted.days is not None else None
     key, details = await create_key(
-        server.database, tenant, wanted.name, wanted.scopes, expires=expires, networks=wanted.networks
+        server.database, tenant, wanted.name, wanted.scopes, expires=_end(wanted), networks=wanted.networks
     )
     # A key whose record cannot be written is never shown, and so is of no use.
     await server.chains.own(caller).write(key_created(tenant, details))
     return PlainJson(describe_key(details) | {"key": key}, 201)
+
+
+def _end(wanted: NewKey) -> float | None:
+    return time.time() + wanted.days * 86400 if wanted.days is not None else None
 
 
 async def _revoke(server: RunningServer, caller: Principal, tenant: str, identifier: str) -> Response:

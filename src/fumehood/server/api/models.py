@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import Path
@@ -10,8 +11,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from fumehood.policy.quantities import parse_duration, parse_size
 from fumehood.policy.section import refuse_control_characters
 from fumehood.server.identity.principals import Scope
+from fumehood.server.tenants.policy_work import MOST_POLICY_CHARACTERS
 from fumehood.server.tenants.quotas import Quota
 
+_MOST_ARGUMENTS = 256 * 1024
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
 
@@ -120,7 +123,7 @@ class FileList(ApiModel):
 
 
 class PolicyText(ApiModel):
-    text: Annotated[Plain, Field(max_length=1024 * 1024)]
+    text: Annotated[Plain, Field(max_length=MOST_POLICY_CHARACTERS)]
 
 
 class PolicyAnswer(ApiModel):
@@ -216,9 +219,15 @@ class SecretAnswer(ApiModel):
     set_at: float
 
 
+def _check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(arguments)) > _MOST_ARGUMENTS:
+        raise ValueError(f"must have at most {_MOST_ARGUMENTS} characters as JSON: more is not read before an answer")
+    return arguments
+
+
 class NewApproval(ApiModel):
     tool: Label
-    arguments: dict[str, Any]
+    arguments: Annotated[dict[str, Any], AfterValidator(_check_arguments)]
     policy: Label
     code: Label | None = Field(default=None, description="Which of the arguments is code.")
     language: str = ""

@@ -7,9 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from fumehood.policy import Policy
 from fumehood.policy.decision import Decision
-from fumehood.policy.decisions import Judge, parse_attempt, run_tests
+from fumehood.policy.decisions import Judge, parse_attempt
 from fumehood.server import events
 from fumehood.server.api.models import (
     Name,
@@ -23,7 +22,16 @@ from fumehood.server.api.models import (
 from fumehood.server.api.problems import NotFoundError, PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.principals import Principal, Scope
-from fumehood.server.tenants.catalogue import CatalogueEntry, list_policies, put_policy, read_tenant_policy
+from fumehood.server.tenants.catalogue import (
+    CatalogueEntry,
+    find_version,
+    list_policies,
+    put_policy,
+    read_and_try,
+    read_beside,
+    read_tenant_policy,
+)
+from fumehood.server.tenants.policy_work import beside_the_loop
 
 Version = Annotated[int | None, Query(ge=1, le=2**53)]
 router = APIRouter(tags=["policies"])
@@ -64,10 +72,12 @@ async def change_policy(server: Server, caller: Caller, name: Name, given: Polic
 @router.post("/policies/{name}:test", response_model=PolicyTestReport, **scoped(Scope.RUN))
 async def run_policy_tests(server: Server, caller: Caller, name: Name, given: PolicyText | None = None) -> Response:
     """The tests of a policy; with a text, of that text in its place."""
-    policy = await _policy(server, caller, name, given)
+    entry = await _entry(server, caller, name, None)
+    text = given.text if given else entry.text
+    _, tried = await beside_the_loop(caller.tenant, lambda: read_and_try(text, name))
     results = [
         {"passed": result.passed, "expected": result.expectation.expect, **_decided(result.decision)}
-        for result in run_tests(policy)
+        for result in tried
     ]
     return PlainJson({"passed": all(result["passed"] for result in results), "tests": results})
 
@@ -75,9 +85,12 @@ async def run_policy_tests(server: Server, caller: Caller, name: Name, given: Po
 @router.post("/policies/{name}:explain", response_model=PolicyDecision, **scoped(Scope.RUN))
 async def explain_policy(server: Server, caller: Caller, name: Name, given: PolicyQuestion) -> Response:
     """What a policy says to one attempt, such as `connect api.github.com:443`, and which rule decides."""
-    policy = await _policy(server, caller, name, None)
-    attempt = parse_attempt(given.attempt)
-    return PlainJson(_decided(Judge(policy).decide(attempt.kind, attempt.target)))
+    entry, attempt = await _entry(server, caller, name, None), parse_attempt(given.attempt)
+
+    def decide() -> Decision[str]:
+        return Judge(read_tenant_policy(entry.text, name)).decide(attempt.kind, attempt.target)
+
+    return PlainJson(_decided(await beside_the_loop(caller.tenant, decide)))
 
 
 @router.get("/policies/{name}/diff", response_model=PolicyChanges, **scoped(Scope.RUN))
@@ -90,28 +103,23 @@ async def compare_versions(
 ) -> Response:
     """What changes from one version to another, in words."""
     old, new = await _entry(server, caller, name, since), await _entry(server, caller, name, to)
-    changes = read_tenant_policy(old.text, name).diff(read_tenant_policy(new.text, name))
+    before, after = [await read_beside(caller.tenant, each.text, name) for each in (old, new)]
+    changes = await beside_the_loop(caller.tenant, lambda: before.diff(after))
     return PlainJson({"changes": changes})
 
 
 async def _versions(server: RunningServer, caller: Principal, name: str) -> list[CatalogueEntry]:
-    found = [entry for entry in await list_policies(server.database, caller.tenant) if entry.name == name]
+    found = await list_policies(server.database, caller.tenant, name)
     if not found:
         raise NotFoundError("policy")
     return found
 
 
 async def _entry(server: RunningServer, caller: Principal, name: str, version: int | None) -> CatalogueEntry:
-    versions = await _versions(server, caller, name)
-    found = versions[0] if version is None else next((each for each in versions if each.version == version), None)
+    found = await find_version(server.database, caller.tenant, name, version)
     if found is None:
-        raise NotFoundError("version of the policy")
+        raise NotFoundError("policy" if version is None else "version of the policy")
     return found
-
-
-async def _policy(server: RunningServer, caller: Principal, name: str, given: PolicyText | None) -> Policy:
-    entry = await _entry(server, caller, name, None)
-    return read_tenant_policy(given.text if given else entry.text, name)
 
 
 def _described(entry: CatalogueEntry) -> dict[str, object]:

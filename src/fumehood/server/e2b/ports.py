@@ -24,7 +24,9 @@ from fumehood.server.sandboxes.placement import PlacedSandbox
 
 _READ_BYTES = 64 * KIB
 _ANSWER_SECONDS = 300.0
-_OURS = frozenset({b"host", b"x-access-token", b"e2b-traffic-access-token", b"e2b-sandbox-id", b"e2b-sandbox-port"})
+_OURS = frozenset(
+    {b"host", b"x-api-key", b"x-access-token", b"e2b-traffic-access-token", b"e2b-sandbox-id", b"e2b-sandbox-port"}
+)
 _OF_HOP = frozenset({b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect"})
 _PASSED_ON = frozenset({b"proxy-authorization", b"proxy-connection", b"content-length"})
 _Headers = list[tuple[bytes, bytes]]

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from fumehood.errors import UsageError
 from fumehood.server.e2b.access import Endpoint, check_user, place_of, sandbox_of
-from fumehood.server.e2b.bodies import bounded, chunks_of, unpacked
+from fumehood.server.e2b.bodies import chunks_of, unpacked
 from fumehood.server.e2b.errors import BodyError, CallFailure, NotHereError, failure_of, gone
+from fumehood.server.e2b.forms import FormFiles
 from fumehood.server.e2b.paths import inner_path, outer_path
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes
 from fumehood.server.sandboxes.transfers import begin_transfer
 
-_MOST_FILES = 1000
 _TOO_LARGE, _NO_ROOM = 413, 507
-_CHUNK_BYTES = 1024 * 1024
 _MULTIPART_HEADERS = 64 * 1024
 _METADATA = "x-metadata-"
 
@@ -98,30 +95,16 @@ async def _write_form(sandbox: E2bSandbox, request: Request) -> list[dict[str, A
     if request.headers.get("content-encoding", "identity") != "identity":
         raise BodyError("unimplemented", "a compressed form is not read here; send it as it is")
     limit = sandbox.box.policy.workspace_bytes + _MULTIPART_HEADERS
-    bounded_request = Request(request.scope, bounded(request.receive, limit))
-    try:
-        form = await bounded_request.form(max_files=_MOST_FILES, max_fields=16)
-    except HTTPException as error:
-        raise BodyError("invalid_argument", f"the form is not valid: {error.detail}") from None
-    async with aclosing(_Form(form)):
-        files = [each for each in form.getlist("file") if isinstance(each, UploadFile)]
-        path = request.query_params.get("path")
-        if path and len(files) > 1:
-            raise UsageError("the query has one path, and the form more than one file")
-        return [await _store(sandbox, path or each.filename or "", _chunks(each)) for each in files]
-
-
-class _Form:
-    def __init__(self, form: Any) -> None:
-        self._form = form
-
-    async def aclose(self) -> None:
-        await self._form.close()
-
-
-async def _chunks(file: UploadFile) -> AsyncGenerator[bytes, None]:
-    while chunk := await file.read(_CHUNK_BYTES):
-        yield chunk
+    files = FormFiles(request.headers["content-type"], chunks_of(request, limit))
+    path = request.query_params.get("path")
+    stored: list[dict[str, Any]] = []
+    async with aclosing(aiter(files)) as each:
+        async for name, chunks in each:
+            if path and stored:
+                raise UsageError("the query has one path, and the form more than one file")
+            async with aclosing(chunks):
+                stored.append(await _store(sandbox, path or name, chunks))
+    return stored
 
 
 async def _store(sandbox: E2bSandbox, path: str, chunks: AsyncIterator[bytes]) -> dict[str, Any]:

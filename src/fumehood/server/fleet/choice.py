@@ -30,7 +30,7 @@ def may_take(worker: KnownWorker, needs: SandboxNeeds) -> bool:
     return (
         worker.lost is None
         and not worker.is_draining
-        and not worker.is_resting
+        and not worker.is_resting(needs.tenant)
         and worker.free > 0
         and can_serve(worker, needs)
     )

@@ -120,7 +120,7 @@ class Fleet:
     # Placement.
 
     async def candidates(self, needs: SandboxNeeds, refused: set[str]) -> list[KnownWorker]:
-        self._poison.check(needs.policy_digest)
+        self._poison.check((needs.tenant, needs.policy_digest))
         if not any(can_serve(worker, needs) for worker in self._workers.values() if worker.lost is None):
             raise SandboxError(
                 f"no worker of the cluster has the backend {needs.backend} for tenant {needs.tenant}; "
@@ -149,8 +149,8 @@ class Fleet:
                 self._wake_for(connection.worker, 1)
 
     def note_failed(self, worker: KnownWorker, needs: SandboxNeeds, reason: str) -> None:
-        worker.note_failure(reason)
-        self._poison.note(needs.policy_digest, worker.name, reason)
+        worker.note_failure(needs.tenant, reason)
+        self._poison.note((needs.tenant, needs.policy_digest), worker.name, reason)
 
     async def dial(self, worker: KnownWorker) -> SubjectCarrier:
         if worker.lost is not None:
@@ -187,7 +187,7 @@ class Fleet:
         name = message.subject.rpartition(".")[2]
         try:
             self._update(name, json.loads(message.data))
-        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, UsageError) as error:
             _log.warning("worker %s describes itself in a way that cannot be used: %s", name, error)
 
     def _update(self, name: str, entry: dict[str, Any]) -> None:
@@ -203,9 +203,11 @@ class Fleet:
                 return
             known.update(entry)
         else:
+            served = known.served if known is not None else set[str]()
             if known is not None:
                 self._lose(known, f"worker {name} has begun anew")
             known = self._workers[name] = KnownWorker(claims, entry)
+            known.served = served
         self._wake_for(known, known.free)
 
     def _wake_for(self, worker: KnownWorker, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,10 +19,13 @@ class KnownWorker:
     def __init__(self, claims: UserClaims, entry: Mapping[str, Any]) -> None:
         self.name, self.tenants = claims.name, claims.tenants
         self.epoch = int(entry["epoch"])
+        self.served: set[str] = set()
+        """Tenants that have had a sandbox there by this server: of no others does it report anything."""
         self.lost: str | None = None
         """Why it is lost, if it is."""
-        self._failures = 0
-        self._rests_until = 0.0
+        self._failures = Counter[str]()
+        """By tenant, in a row. A tenant can make its own openings fail, and keeps no worker from others with that."""
+        self._rests_until: dict[str, float] = {}
         self.failure = ""
         """How the last opening that failed here did."""
         self.update(entry)
@@ -36,21 +40,26 @@ class KnownWorker:
         self.labels = {str(name): str(value) for name, value in cast("dict[str, str]", labels).items()}
         self.version, self.is_draining = str(entry["version"]), bool(entry["draining"])
 
-    @property
-    def is_resting(self) -> bool:
-        """Whether it is out of rotation, because openings have failed here again and again."""
-        return now() < self._rests_until
+    def is_resting(self, tenant: str) -> bool:
+        """Whether it is out of rotation for a tenant, whose openings have failed here again and again."""
+        return now() < self._rests_until.get(tenant, 0.0)
 
-    def note_success(self) -> None:
-        self._failures, self.free = 0, self.free - 1
+    def note_success(self, tenant: str) -> None:
+        self.free -= 1
+        self.served.add(tenant)
+        self._failures.pop(tenant, None)
 
-    def note_failure(self, reason: str) -> None:
-        self._failures, self.failure = self._failures + 1, reason
-        if self._failures >= _MOST_FAILURES:
-            self._failures, self._rests_until = 0, now() + _REST_SECONDS
+    def note_failure(self, tenant: str, reason: str) -> None:
+        self._failures[tenant] += 1
+        self.failure = reason
+        if self._failures[tenant] >= _MOST_FAILURES:
+            del self._failures[tenant]
+            self._rests_until = {each: until for each, until in self._rests_until.items() if now() < until}
+            self._rests_until[tenant] = now() + _REST_SECONDS
 
     def describe(self) -> dict[str, object]:
-        state = "draining" if self.is_draining else "resting" if self.is_resting else "ready"
+        is_resting = any(map(self.is_resting, self._rests_until))
+        state = "draining" if self.is_draining else "resting" if is_resting else "ready"
         return {
             "name": self.name,
             "epoch": self.epoch,

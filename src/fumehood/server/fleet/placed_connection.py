@@ -65,7 +65,7 @@ class PlacedConnection(SandboxConnection):
                 except (UsageError, DeniedError):
                     raise
                 except LostError as error:
-                    worker.note_failure(str(error))
+                    worker.note_failure(self._needs.tenant, str(error))
                     failure = error
                 except FumehoodError as error:
                     self._fleet.note_failed(worker, self._needs, str(error))
@@ -76,7 +76,7 @@ class PlacedConnection(SandboxConnection):
     async def _open_at(self, worker: KnownWorker) -> None:
         self.worker, self._wishes = worker, self._opening | {"epoch": worker.epoch}
         await super().open()
-        worker.note_success()
+        worker.note_success(self._needs.tenant)
         self._fleet.settle(self)
 
     async def close(self, *, is_failing: bool = False) -> None:

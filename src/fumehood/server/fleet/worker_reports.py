@@ -16,6 +16,8 @@ from fumehood.server.fleet.known_worker import KnownWorker
 from fumehood.server.tenants.meter import Meters
 from fumehood.server.tenants.usage import CPU, EGRESS, MEMORY, RUNS
 
+# Of a second or two; many of them together are still a number.
+_MOST = 1e18
 _COUNTED = (RUNS, CPU, MEMORY, EGRESS)
 _log = logging.getLogger(__name__)
 
@@ -27,11 +29,11 @@ class WorkerReports:
         """Worker and log -> the number of the newest checkpoint that was witnessed."""
 
     async def take(self, worker: KnownWorker, data: bytes) -> None:
-        """Of a tenant that the worker serves, and that this server knows; anything else is not believed."""
+        """Of a tenant that has had a sandbox there by this server; anything else is not believed."""
         try:
             report: Mapping[str, Any] = json.loads(data)
             tenant = str(report["tenant"])
-            if (worker.tenants and tenant not in worker.tenants) or not self._meters.knows(tenant):
+            if tenant not in worker.served or not self._meters.knows(tenant):
                 return
             if "checkpoint" in report:
                 await self._witness(worker, tenant, report["checkpoint"])
@@ -42,7 +44,7 @@ class WorkerReports:
 
     def _add_usage(self, tenant: str, given: Mapping[str, Any]) -> None:
         used = {name: float(given[name]) for name in _COUNTED if name in given}
-        if not all(0 <= amount < float("inf") for amount in used.values()):
+        if not all(0 <= amount < _MOST for amount in used.values()):
             raise ValueError("usage that cannot be")
         self._meters.add(tenant, used)
 

@@ -20,6 +20,7 @@ from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal, Scope
 from fumehood.server.storage.database import EVERYTHING, Database, Row
+from fumehood.server.storage.rows import check_rows
 
 _OF_E2B = "e2b_"
 _ALPHABET = string.ascii_lowercase + string.digits
@@ -29,6 +30,8 @@ _CHECKSUM_LENGTH = 6
 _FORMAT = re.compile(
     rf"fh_([a-z0-9]{{{_ID_LENGTH}}})_([A-Za-z0-9_-]{{{_SECRET_LENGTH}}})([0-9a-f]{{{_CHECKSUM_LENGTH}}})"
 )
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @frozen
@@ -60,6 +63,7 @@ async def create_key(
         identifier, name, tuple(sorted(set(scopes))), tuple(map(_network, networks)), time.time(), expires, None
     )
     async with database.transaction(tenant) as transaction:
+        await check_rows(transaction, tenant, "keys")
         await transaction.execute(
             "INSERT INTO keys (tenant, id, sha256, name, scopes, networks, created, expires) VALUES (?,?,?,?,?,?,?,?)",
             *(tenant, identifier, _digest(secret), name, " ".join(details.scopes), " ".join(details.networks)),
@@ -79,6 +83,26 @@ async def list_keys(database: Database, tenant: str) -> list[KeyDetails]:
     async with database.transaction(tenant) as transaction:
         rows = await transaction.rows("SELECT * FROM keys WHERE tenant = ? ORDER BY created", tenant)
     return [_details(row) for row in rows]
+
+
+async def check_heir(database: Database, principal: Principal, expires: float | None, networks: Iterable[str]) -> None:
+    """UsageError for a key that would outlive the one that makes it, or be good where that one is not."""
+    async with database.transaction(principal.tenant) as transaction:
+        statement = "SELECT * FROM keys WHERE tenant = ? AND id = ?"
+        row = await transaction.row(statement, principal.tenant, principal.name.removeprefix("key:"))
+    if row is None or not principal.name.startswith("key:"):
+        return  # the holder of a token, which has neither
+    own = _details(row)
+    if own.expires is not None and (expires is None or expires > own.expires):
+        raise UsageError("the key would be valid for longer than the one that makes it; give it fewer `days`")
+    allowed = [ipaddress.ip_network(network) for network in own.networks]
+    wanted = [ipaddress.ip_network(_network(network)) for network in networks]
+    if allowed and not (wanted and all(any(_is_within(each, other) for other in allowed) for each in wanted)):
+        raise UsageError("the key must have `networks` that are within those of the one that makes it")
+
+
+def _is_within(network: _Network, other: _Network) -> bool:
+    return network.version == other.version and network.subnet_of(other)  # type: ignore[arg-type]  # of one version
 
 
 async def keys_out_of_force(database: Database) -> frozenset[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
@@ -30,12 +32,23 @@ class PreparedForks:
 
     def __init__(self) -> None:
         self._forks: dict[str, PreparedFork] = {}
+        self._in_the_making: Counter[str] = Counter()
 
-    def check_room(self, tenant: str, count: int) -> None:
+    @contextmanager
+    def room_for(self, tenant: str, count: int) -> Iterator[None]:
+        """While the copies are made, in which they count as if they were there."""
         self.release_old()
-        kept = sum(fork.principal.tenant == tenant for fork in self._forks.values())
+        kept = sum(fork.principal.tenant == tenant for fork in self._forks.values()) + self._in_the_making[tenant]
         if kept + count > _MOST_OF_TENANT:
             raise UsageError(f"at most {_MOST_OF_TENANT} copies of a tenant wait to be opened; open the {kept} first")
+        made = max(0, count)
+        self._in_the_making[tenant] += made
+        try:
+            yield
+        finally:
+            self._in_the_making[tenant] -= made
+            if not self._in_the_making[tenant]:
+                del self._in_the_making[tenant]
 
     def keep(self, boxes: Sequence[AsyncSandbox], opening: Opening, principal: Principal) -> list[str]:
         """Their names, which only this principal can use."""

@@ -122,11 +122,11 @@ class SandboxRegistry:
             raise DatabaseAwayError from error
 
     async def fork(self, opened: OpenSandbox, count: int) -> list[str]:
-        self.forks.check_room(opened.tenant, count)
         if not isinstance(opened.box, AsyncSandbox):
             raise UsageError("a sandbox on a worker of a cluster cannot be forked")
-        boxes = await opened.box.fork(count)
-        return self.forks.keep(boxes, opened.opening, opened.principal)
+        with self.forks.room_for(opened.tenant, count):
+            boxes = await opened.box.fork(count)
+            return self.forks.keep(boxes, opened.opening, opened.principal)
 
     async def change_policy(self, opened: OpenSandbox, wanted: object) -> None:
         policy = await changed_policy(self._database, opened.principal, opened.box.policy, wanted)

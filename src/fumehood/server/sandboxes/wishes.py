@@ -15,6 +15,7 @@ from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.sandboxes.opening import NameUse, Opening, Times
 from fumehood.server.storage.database import Database
 from fumehood.server.tenants.catalogue import check_tenant_policy, find_policy, narrow
+from fumehood.server.tenants.policy_work import beside_the_loop
 from fumehood.snapshots import SnapshotStore
 from fumehood.snapshots.records import checked_name
 
@@ -115,7 +116,7 @@ async def find_wanted_policy(
         if found is None:
             raise UsageError(f"there is no policy {wanted!r} in the catalogue of {principal.tenant}")
         return wanted, found
-    policy = unpack_policy(wanted)
+    policy = await beside_the_loop(principal.tenant, lambda: unpack_policy(wanted))
     if scope is not None and policy.digest != deny_all().digest:
         _require(principal, scope)
     check_tenant_policy(policy, policy.name or "policy")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from fumehood.errors import UsageError
+
 Value = str | int | float | bytes | None
 Row = Mapping[str, Value]
 
@@ -19,6 +21,21 @@ class StorageError(Exception):
 
 class DuplicateError(StorageError):
     """There is such a row already."""
+
+
+def checked(values: Sequence[Value]) -> Sequence[Value]:
+    """UsageError for text that not every database takes: it is a client's, and no failure of the database."""
+    for value in values:
+        if isinstance(value, str) and ("\0" in value or not _is_unicode(value)):
+            raise UsageError("text must be Unicode, without NUL characters and lone surrogates")
+    return values
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 class Transaction(Protocol):

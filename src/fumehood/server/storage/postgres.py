@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fumehood.server.storage import schema
-from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value
+from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value, checked
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -106,13 +106,13 @@ class _PostgresTransaction:
         self._connection = connection
 
     async def execute(self, statement: str, *values: Value) -> int:
-        return (await self._connection.execute(_own_marks(statement), values)).rowcount
+        return (await self._connection.execute(_own_marks(statement), checked(values))).rowcount
 
     async def rows(self, statement: str, *values: Value) -> Sequence[Row]:
-        return await (await self._connection.execute(_own_marks(statement), values)).fetchall()
+        return await (await self._connection.execute(_own_marks(statement), checked(values))).fetchall()
 
     async def row(self, statement: str, *values: Value) -> Row | None:
-        return await (await self._connection.execute(_own_marks(statement), values)).fetchone()
+        return await (await self._connection.execute(_own_marks(statement), checked(values))).fetchone()
 
 
 def _own_marks(statement: str) -> Any:

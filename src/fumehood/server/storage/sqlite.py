@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fumehood.server.storage import schema
-from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value
+from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value, checked
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class SqliteDatabase:
         os.close(self._lock)
 
     async def run(self, statement: str, values: Sequence[Value]) -> tuple[list[Row], int]:
-        return await self._do(partial(self._run, statement, values))
+        return await self._do(partial(self._run, statement, checked(values)))
 
     def _run(self, statement: str, values: Sequence[Value]) -> tuple[list[Row], int]:
         cursor = self._connection.execute(statement, values)

@@ -9,10 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fumehood.errors import DeniedError, PolicyError, UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
-from fumehood.policy.decisions import TestResult, run_tests
+from fumehood.policy.decisions import TestResult
 from fumehood.server.storage.database import Database, Row, Transaction
+from fumehood.server.storage.rows import check_rows
+from fumehood.server.tenants.policy_work import beside_the_loop, check_length, try_tests
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_WITHOUT_TEXT = "name, version, '' AS text, digest, author, created"
+_MOST_CHARACTERS = 4 * 1024 * 1024
 _NARROWED = frozenset({"timeout", "memory", "cpus", "disk", "processes", "output"})
 
 
@@ -45,14 +49,16 @@ async def put_policy(
     """A new version, unless it is what the newest one says already. If `record` fails, there is none."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a policy: small letters, digits, `.`, `_` and `-`, up to 63")
-    policy = read_tenant_policy(text, name)
-    failures = [_in_words(result) for result in run_tests(policy) if not result.passed]
+    policy, results = await beside_the_loop(tenant, lambda: read_and_try(text, name))
+    failures = [_in_words(result) for result in results if not result.passed]
     if failures:
         raise FailedTestsError(failures)
     async with database.transaction(tenant) as transaction:
         newest = await _newest(transaction, tenant, name)
         if newest is not None and newest.text == text:
             return newest
+        await check_rows(transaction, tenant, "policies")
+        await _check_texts(transaction, tenant, len(text))
         version = 1 if newest is None else newest.version + 1
         entry = CatalogueEntry(name, version, text, policy.digest, author, time.time())
         await transaction.execute(
@@ -64,6 +70,12 @@ async def put_policy(
     return entry
 
 
+async def _check_texts(transaction: Transaction, tenant: str, more: int) -> None:
+    row = await transaction.row("SELECT COALESCE(SUM(LENGTH(text)), 0) AS n FROM policies WHERE tenant = ?", tenant)
+    if row and float(row["n"] or 0) + more > _MOST_CHARACTERS:
+        raise UsageError(f"all versions of the tenant's policies may have {_MOST_CHARACTERS} characters together")
+
+
 def _in_words(result: TestResult) -> str:
     decision, expected = result.decision, result.expectation.expect
     verdict = f"expected {expected}, and it is {decision.verdict}: {decision.reason}"
@@ -73,18 +85,41 @@ def _in_words(result: TestResult) -> str:
 async def find_policy(database: Database, tenant: str, name: str) -> Policy | None:
     async with database.transaction(tenant) as transaction:
         entry = await _newest(transaction, tenant, name)
-    return None if entry is None else read_tenant_policy(entry.text, name)
+    return None if entry is None else await read_beside(tenant, entry.text, name)
 
 
-async def list_policies(database: Database, tenant: str) -> list[CatalogueEntry]:
-    """All versions, the newest of each name first."""
+async def list_policies(database: Database, tenant: str, name: str | None = None) -> list[CatalogueEntry]:
+    """All versions, of one name or of all, the newest of each name first; without their texts."""
+    statement = f"SELECT {_WITHOUT_TEXT} FROM policies WHERE tenant = ? {'AND name = ? ' if name else ''}"
     async with database.transaction(tenant) as transaction:
-        rows = await transaction.rows("SELECT * FROM policies WHERE tenant = ? ORDER BY name, version DESC", tenant)
+        names = () if name is None else (name,)
+        rows = await transaction.rows(f"{statement}ORDER BY name, version DESC", tenant, *names)
     return [_entry(row) for row in rows]
+
+
+async def find_version(database: Database, tenant: str, name: str, version: int | None) -> CatalogueEntry | None:
+    """One version with its text; the newest if none is given."""
+    async with database.transaction(tenant) as transaction:
+        if version is None:
+            return await _newest(transaction, tenant, name)
+        statement = "SELECT * FROM policies WHERE tenant = ? AND name = ? AND version = ?"
+        row = await transaction.row(statement, tenant, name, version)
+    return _entry(row) if row else None
+
+
+async def read_beside(tenant: str, text: str, name: str) -> Policy:
+    """As `read_tenant_policy`, without holding up others."""
+    return await beside_the_loop(tenant, lambda: read_tenant_policy(text, name))
+
+
+def read_and_try(text: str, name: str) -> tuple[Policy, list[TestResult]]:
+    policy = read_tenant_policy(text, name)
+    return policy, try_tests(policy)
 
 
 def read_tenant_policy(text: str, name: str) -> Policy:
     """PolicyError for what would reach beyond the tenant: files, engines and secrets of the server's host."""
+    check_length(text)
     policy = Policy.loads(text, name, "/nonexistent")
     check_tenant_policy(policy, name)
     return policy

@@ -43,6 +43,7 @@ DATABASE = "approvals.db"
 MOST_OPEN = 100
 """Questions of one user, and tenant, that may wait for an answer at once."""
 _KEPT_SECONDS = 30 * 24 * 3600.0
+_MOST_KEPT = 2000
 
 T = TypeVar("T")
 
@@ -77,6 +78,11 @@ class ApprovalStore:
             execute(
                 "DELETE FROM requests WHERE expires_at < ? AND state NOT IN (?, ?)",
                 (moment.wall - _KEPT_SECONDS, *OPEN),
+            )
+            execute(
+                "DELETE FROM requests WHERE state NOT IN (?, ?) AND id NOT IN "
+                "(SELECT id FROM requests ORDER BY asked_at DESC LIMIT ?)",
+                (*OPEN, _MOST_KEPT),
             )
             _refuse_too_many(execute, question)
             fresh = new_row(question, moment, holder)

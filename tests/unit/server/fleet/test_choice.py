@@ -72,9 +72,9 @@ def test_sandboxes_of_one_policy_meet_and_others_are_spread() -> None:
 def test_a_worker_on_which_openings_fail_leaves_rotation_and_says_why() -> None:
     bad = worker("bad")
     for _ in range(4):
-        bad.note_failure("the disk is full")
+        bad.note_failure("acme", "the disk is full")
     assert names(rank_workers([bad], NEEDS)) == ["bad"]
-    bad.note_failure("the disk is full")
+    bad.note_failure("acme", "the disk is full")
     assert rank_workers([bad], NEEDS) == []
     assert (bad.describe()["state"], bad.describe()["failure"]) == ("resting", "the disk is full")
 
@@ -82,12 +82,23 @@ def test_a_worker_on_which_openings_fail_leaves_rotation_and_says_why() -> None:
 def test_a_policy_that_fails_on_three_workers_is_refused_with_the_reason() -> None:
     poison = PoisonedPolicies()
     for name in ("w1", "w1", "w2"):
-        poison.note("digest", name, "it cannot be built")
-    poison.check("digest")
-    poison.note("digest", "w3", "it cannot be built")
+        poison.note(("acme", "digest"), name, "it cannot be built")
+    poison.check(("acme", "digest"))
+    poison.note(("acme", "digest"), "w3", "it cannot be built")
     with pytest.raises(SandboxError, match="it cannot be built"):
-        poison.check("digest")
-    poison.check("another")
+        poison.check(("acme", "digest"))
+    poison.check(("acme", "another"))
+
+
+def test_openings_of_one_tenant_that_fail_keep_nothing_from_others() -> None:
+    """Its own quota may be the reason, and the policies that come with the package are every tenant's."""
+    only, poison = worker("only"), PoisonedPolicies()
+    for number in range(5):
+        only.note_failure("acme", "the quota is used up")
+        poison.note(("acme", "digest"), f"w{number}", "the quota is used up")
+    assert rank_workers([only], NEEDS) == []
+    assert names(rank_workers([only], SandboxNeeds("globex", "digest", "native"))) == ["only"]
+    poison.check(("globex", "digest"))
 
 
 pytestmark = pytest.mark.anyio
