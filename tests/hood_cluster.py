@@ -83,7 +83,11 @@ class CutLine:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._port))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._port))
+                except ConnectionRefusedError:  # NATS is away
+                    near.close()
+                    continue
                 self._ends += [near, far]
                 for pair in ((near, far), (far, near)):
                     threading.Thread(target=_copy, args=pair, daemon=True).start()
