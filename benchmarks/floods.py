@@ -179,13 +179,28 @@ def running(code: str) -> Flood:
 
     @asynccontextmanager
     async def flood(victim: Victim, count: int) -> AsyncIterator[None]:
-        reader, writer = await asyncio.open_connection(*victim.address)
-        place = f"/v1/sandboxes/{json.loads(await _answer(reader, writer, victim, 'POST /v1/sandboxes', {}))['id']}"
-        writer.close()
-        async with _asked(victim, count, f"POST {place}/runs", {"code": code}):
-            yield
+        place = f"/v1/sandboxes/{await _opened(victim)}"
+        try:
+            async with _asked(victim, count, f"POST {place}/runs", {"code": code}):
+                yield
+        finally:
+            reader, writer = await asyncio.open_connection(*victim.address)
+            await _answer(reader, writer, victim, f"DELETE {place}", None)
+            writer.close()
 
     return flood
+
+
+async def _opened(victim: Victim) -> str:
+    """A sandbox; a tenant that has just flooded the server with requests has to wait a little for it."""
+    async with asyncio.timeout(20):
+        while True:
+            reader, writer = await asyncio.open_connection(*victim.address)
+            answer = json.loads(await _answer(reader, writer, victim, "POST /v1/sandboxes", {}))
+            writer.close()
+            if "id" in answer:
+                return answer["id"]
+            await asyncio.sleep(0.2)
 
 
 FORKS = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
