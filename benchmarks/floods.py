@@ -218,11 +218,12 @@ FLOODS: dict[str, tuple[Flood, int]] = {
     "pings": (pings, 8),
     "meaningless messages": (frames, 8),
     "requests beyond the quota": (requests, 8),
-    "openings beyond the quota": (openings, 8),
     "fork bombs": (running(FORKS), 2),
     "output without an end": (running(OUTPUT), 2),
     "memory without an end": (running(MEMORY), 2),
     "large files": (running(FILES), 2),
+    # The last, since it leaves its tenant without openings for a minute.
+    "openings beyond the quota": (openings, 8),
 }
 """By name, and how many at once."""
 

@@ -21,7 +21,7 @@ from fumehood.server.tenants.quotas import Quota, set_limit
 from fumehood.server.tenants.tenants import create_tenant
 
 _LISTENING = re.compile(r"listening at (\S+), for E2B's SDKs at (\S+)")
-_PLENTY = 1e9
+_PLENTY = 1e14
 _OF_HOSTILE = {Quota.SANDBOXES: 5.0, Quota.RUNS: 5.0, Quota.OPENINGS: 30.0, Quota.REQUESTS: 50.0}
 POLICY = "version: 1\nfilesystem: {outputs: ['**']}\n"
 
