@@ -6,6 +6,7 @@ import json
 import ssl
 from typing import TYPE_CHECKING
 
+from fumehood.errors import UsageError
 from fumehood.remote.carrier import CarrierLostError
 
 if TYPE_CHECKING:
@@ -62,8 +63,11 @@ class ClientWebSocket:
 
 async def dial(url: str, key: str, context: ssl.SSLContext | None) -> ClientWebSocket:
     """CarrierLostError if the server cannot be reached now, HandshakeError if it does not want this client."""
-    from websockets.asyncio.client import connect
-    from websockets.exceptions import InvalidHandshake, InvalidStatus
+    try:
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import InvalidHandshake, InvalidStatus
+    except ModuleNotFoundError as error:
+        raise UsageError("sandboxes at a server need websockets: pip install 'fumehood[remote]'") from error
 
     address = url.replace("http", "ws", 1).rstrip("/") + "/v1/channel"
     try:

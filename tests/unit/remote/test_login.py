@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +65,16 @@ def test_a_login_that_others_could_use_or_have_made_is_refused(variables: dict[s
 def test_a_key_is_not_sent_in_the_clear() -> None:
     with pytest.raises(UsageError, match="would send the key in the clear"):
         connect("http://hood.example", "fh_x")
+
+
+def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fumehood.remote.server import connect
+
+    monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
+
+    async def open_one() -> None:
+        async with connect("http://127.0.0.1:1", "key").sandbox():
+            pass
+
+    with pytest.raises(UsageError, match=re.escape("pip install 'fumehood[remote]'")):
+        asyncio.run(open_one())
