@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fumehood.errors import DeniedError, FumehoodError
+from fumehood.errors import DeniedError, UsageError
 from fumehood.proof.laboratory import Laboratory, attempts
 from fumehood.proof.program import require_success
 from fumehood.proof.trial import BrokenError, Trial, attack, use
@@ -27,9 +27,7 @@ async def take_files_out(lab: Laboratory) -> str:
 async def _refusal(box: AsyncSandbox, path: str) -> str:
     try:
         taken = await box.files.read(path)
-    except FumehoodError as error:
-        return type(error).__name__
-    except OSError as error:
+    except (DeniedError, UsageError) as error:  # whatever else is raised has shown nothing
         return type(error).__name__
     raise BrokenError(f"{path} left the sandbox, {len(taken)} bytes")
 
@@ -75,15 +73,13 @@ for number in range({count}):
 async def _hand_over(lab: Laboratory, limits: dict[str, object], *, count: int, size: int) -> str:
     async with lab.sandbox({**_ONE_FOLDER, "resources": limits}) as box:
         result = await box.run(_MAKER.format(folder=_FOLDER, count=count, size=size))
-        handed = len(result.artifacts)
-        if result.status == "success" and not result.detail and handed == count:
-            raise BrokenError(f"all {count} files of {size} bytes were handed over, with {limits}")
-        try:
-            files = [await box.files.read(artifact.path) for artifact in result.artifacts]
-        except DeniedError:
-            files = []
-        total = sum(map(len, files))
-    return f"with {limits}: {handed} of {count} files, {total} bytes; {result.detail or result.status}"
+    handed = len(result.artifacts)
+    # A program that did not make its files would hand over none, either.
+    if handed >= count or not all(f"resources.{limit}" in result.detail for limit in limits):
+        raise BrokenError(
+            f"with {limits}: {handed} of {count} files; {result.detail or result.stderr or result.status}"
+        )
+    return f"with {limits}: {handed} of {count} files; {result.detail}"
 
 
 async def _take_all(lab: Laboratory, limits: dict[str, object], *, count: int, size: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fumehood.audit.inspection import check
 from fumehood.audit.location import DATABASE
 from fumehood.audit.store import Query
-from fumehood.errors import FumehoodError
+from fumehood.errors import AuditError
 from fumehood.proof.laboratory import Laboratory
 from fumehood.proof.trial import BrokenError, Trial, attack, use
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -53,7 +53,7 @@ async def run_without_a_log(lab: Laboratory) -> str:
     try:
         async with AsyncSandbox(lab.policy, audit=place / "audit") as box:
             await box.run("print(1)")
-    except FumehoodError as error:
+    except AuditError as error:
         return f"refused: {str(error)[:160]}"
     raise BrokenError("a program ran, and its log could not be written")
 
