@@ -73,7 +73,7 @@ class SubjectCarrier:
             self._forget()
 
     async def close(self) -> None:
-        """The other end is told, if the way to it is there."""
+        """Notifies the other end, if the way to it is there."""
         if self._lost is None:
             with suppress(CarrierLostError):
                 await self.send(b"")

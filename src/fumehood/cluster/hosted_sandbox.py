@@ -113,7 +113,7 @@ class HostedSandbox:
         await self._leave(EndedByWorkerError(reason))
 
     async def _leave(self, error: BaseException | None) -> None:
-        """Once, and whole, whoever is cancelled meanwhile."""
+        """Once, and whole, also when its caller is cancelled."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._leave_once(error))
         await asyncio.shield(self._closing)

@@ -44,7 +44,7 @@ tls {{
 }}
 operator: {place("operator.jwt")}
 system_account: {system}
-# Accounts are pushed by the cluster's authority while this runs; nobody else can sign one.
+# Accounts are pushed by the cluster's authority while this runs; no other key signs one.
 resolver {{ type: full, dir: {place("accounts")}, allow_delete: false, interval: "2m" }}
 resolver_preload {{ {system}: {authority.account_token(SYSTEM)} }}
 jetstream {{ store_dir: {place("jetstream")} }}

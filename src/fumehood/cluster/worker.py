@@ -1,4 +1,4 @@
-"""A worker: offers the sandboxes of its host to the servers of a cluster, until it is told to end.
+"""A worker: offers the sandboxes of its host to the servers of a cluster, until it gets the order to end.
 
 What it cannot be sure of it ends: the sandboxes of a server that is not heard any more, and all of them when its own
 lease cannot be renewed.

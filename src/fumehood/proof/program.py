@@ -51,7 +51,7 @@ REFUSED, GOT = "refused: ", "got: "
 
 
 class Program:
-    """`facts` are literals at its start: paths, ports and names that the attacker is told."""
+    """`facts` are literals at its start: paths, ports and names that the attacker knows."""
 
     def __init__(self, code: str, **facts: object) -> None:
         self._end = f"the program ran to its end {secrets.token_hex(8)}: "

@@ -1,4 +1,4 @@
-"""The login of a user: the server where sandboxes are opened, and the key for it, in a file that nobody else can read.
+"""The login of a user: the server where sandboxes are opened, and its key, in a file that only its owner can read.
 
 `hood login` writes it. FUMEHOOD_SERVER and FUMEHOOD_KEY take its place; FUMEHOOD_SERVER without a value means this
 machine, whatever the login says.

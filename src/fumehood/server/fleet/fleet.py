@@ -235,7 +235,7 @@ class Fleet:
             await asyncio.sleep(RENEW_SECONDS)
             stopped, last = now() - last - RENEW_SECONDS, now()
             for worker in list(self._workers.values()):
-                # While this process did not run it heard nobody.
+                # While this process did not run it received nothing.
                 worker.seen += max(0.0, stopped)
                 if worker.lost is None and now() - worker.seen > LEASE_SECONDS:
                     self._lose(worker, f"worker {worker.name} has not been heard for {LEASE_SECONDS:g} s")
