@@ -1,8 +1,8 @@
 """Connections of clients: HTTP/1.1 and WebSockets as uvicorn has them, with bounds on time, number and memory.
 
-No key is known when a connection is made, so any client that reaches the server can make many. One that waits
-for a request costs a descriptor: where there are too many, the one that has waited longest is closed, and clients with something to
-ask go on. What a tenant can hold open with its keys is bounded by `TenantConnections`.
+No key is known when a connection is made, so any client that reaches the server can make many. One that waits for a
+request costs a descriptor: where there are too many, the one that has waited longest is closed, and clients with
+something to ask go on. What a tenant can hold open with its keys is bounded by `TenantConnections`.
 """
 
 from __future__ import annotations
