@@ -75,7 +75,7 @@ async def open_containers() -> AsyncIterator[OpenContainers[AsyncSandbox]]:
 
 def without_spares(monkeypatch: pytest.MonkeyPatch) -> None:
     """No container is started for a next sandbox: tests open few of one kind. The pool has tests of its own."""
-    monkeypatch.setattr("fumehood.backends.docker.pool.SPARE_SECONDS", 0.0)
+    monkeypatch.setattr("fumehood.backends.relay.pool.SPARE_SECONDS", 0.0)
 
 
 @asynccontextmanager

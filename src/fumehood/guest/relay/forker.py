@@ -51,9 +51,9 @@ class RelayForker:
         preload(self._interpreter, spec["preload"])
         with step("preparing the isolation of runs"):
             self._isolation = RelayIsolation(spec)
-        if spec["groups"]:
+        if spec["groups"] == process_group.GVISOR:
             process_group.require_gvisor()
-            process_group.prepare()
+            process_group.prepare(process_group.GVISOR)
         self._gates: dict[int, socket.socket] = {}
         self._standbys: list[socket.socket] = []
         self._folders: dict[int, str] = {}
