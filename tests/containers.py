@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Generic, TypeVar
 
 import engine
+import machines
 import pytest
 
 from fumehood import AsyncSandbox, FumehoodError, Policy
@@ -47,7 +48,7 @@ class OpenContainers(Generic[AnySandbox]):
 
     def is_wanted(self, policy: Policy) -> bool:
         """Other backends open a sandbox in milliseconds."""
-        return policy.backend in engine.BACKENDS and policy.digest not in self._idle
+        return policy.backend in (*engine.BACKENDS, machines.BACKEND) and policy.digest not in self._idle
 
     def put_back(self, policy: Policy, sandbox: AnySandbox) -> list[AnySandbox]:
         """Returns which to close for it."""

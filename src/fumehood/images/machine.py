@@ -11,11 +11,20 @@ from pathlib import Path
 
 from fumehood.backends.microvm import image as machine_image
 from fumehood.backends.microvm.disks import write_erofs
-from fumehood.backends.microvm.image import FACTS, FIRST_FILES, KERNEL, ROOT, MachineImage, image_folder, read_image
+from fumehood.backends.microvm.image import (
+    FACTS,
+    FIRST_FILES,
+    KERNEL,
+    ROOT,
+    MachineImage,
+    image_folder,
+    make_folder,
+    read_image,
+)
 from fumehood.environments import EnvironmentSpec, InstallRunner
 from fumehood.errors import UsageError
 from fumehood.guest.contract.paths import GUEST_FOLDER
-from fumehood.host.folders import HOME, find_home, remove_folder
+from fumehood.host.folders import remove_folder
 from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.host.locks import lock_exclusive
 from fumehood.images import cpio
@@ -106,8 +115,7 @@ def _digest(folder: Path) -> str:
 
 def _publish(draft: Path, folder: Path) -> None:
     """Takes the place of the image of that name, if there is one; machines that run keep what they have open."""
-    for place in (find_home(os.environ), folder.parent.parent, folder.parent):
-        HOME.make(place)
+    make_folder("images")
     with closing(lock_exclusive(folder.parent / "lock")):
         old = folder.with_name(f".{folder.name}.old")
         remove_folder(old)

@@ -19,6 +19,7 @@ from fumehood.backends.microvm.image import MachineImage, read_image
 from fumehood.backends.microvm.machine import describe, find_emulator
 from fumehood.backends.microvm.start import machine_start
 from fumehood.backends.microvm.template import TemplateStore
+from fumehood.backends.native import enforcement as native
 from fumehood.backends.native.host_facts import HostFacts, detect
 from fumehood.backends.relay.link import RelayLink
 from fumehood.backends.relay.loop import BackendLoop
@@ -47,8 +48,8 @@ class MicroVMBackend:
 
     def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
         enforcement.refuse_unknown(policy)
-        enforcement.refuse_tenant(tenant)
-        enforcement.refuse_host(policy, self._facts)
+        native.refuse_tenant(tenant, self._facts)
+        enforcement.refuse_host(self._facts)
         # A strict policy is refused before anything starts, and again if the guest then has less than it could have.
         enforcement.decide(policy, None, enforcement.BEST_LAYERS, packages_in_image=False)
 
@@ -111,6 +112,7 @@ class MicroVMBackend:
             start,
             packages=disk,
             cpus=min(policy.resources.cpus, 1.0),
+            tenant=tenant,
         )
         digest = packages.digest if packages else "no packages"
         key = " ".join((tenant.name, policy.digest, image.digest, description.digest, digest))

@@ -16,11 +16,12 @@ from fumehood.backends.microvm.confinement import ConfinedProcess, Confinement, 
 from fumehood.backends.microvm.image import MachineImage
 from fumehood.backends.microvm.machine import QEMU_MEMORY_BYTES, qemu_argv
 from fumehood.backends.microvm.qmp import ControlChannel
-from fumehood.backends.microvm.template import Template, empty_disk, open_file, socket_pairs
+from fumehood.backends.microvm.template import MachineTemplate, empty_disk, open_file, socket_pairs
 from fumehood.backends.relay import bootstrap
 from fumehood.backends.relay.bridge import Bridge
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract.machine_spec import ENTROPY_BYTES, ENTRY, MachineStart
+from fumehood.tenant import Tenant
 
 _START_SECONDS = 60.0
 # A guest that is there answers within this; with the host's grace it is less than a second.
@@ -100,28 +101,30 @@ class Machine:
 
 async def start_machine(
     confinement: Confinement,
-    template: Template,
+    template: MachineTemplate,
     image: MachineImage,
     start: MachineStart,
     *,
     packages: Path | None,
     cpus: float,
+    tenant: Tenant,
 ) -> Machine:
     """Restores a copy, and makes it unlike all others before anything runs in it."""
     try:
         async with asyncio.timeout(_START_SECONDS):
-            return await _started(confinement, template, image, start, packages, cpus)
+            return await _started(confinement, template, image, start, packages, cpus, tenant)
     except TimeoutError as error:
         raise StepFailedError("starting a machine", f"its guest was not ready in {_START_SECONDS:.0f} s") from error
 
 
 async def _started(
     confinement: Confinement,
-    template: Template,
+    template: MachineTemplate,
     image: MachineImage,
     start: MachineStart,
     packages: Path | None,
     cpus: float,
+    tenant: Tenant,
 ) -> Machine:
     with ExitStack() as stack:
         ours, theirs = socket_pairs(stack, 3)
@@ -130,7 +133,7 @@ async def _started(
             handed = [template.ram, *(line.fileno() for line in theirs), *disks]
             command = qemu_argv(template.machine, is_shared=False, is_restored=True)
             memory = template.machine.ram_bytes + QEMU_MEMORY_BYTES
-            process = await start_confined(confinement, command, handed, memory, cpus)
+            process = await start_confined(confinement, command, handed, memory_bytes=memory, cpus=cpus, tenant=tenant)
         for line in theirs:
             line.close()
         stack.pop_all()
@@ -160,7 +163,7 @@ async def _started(
         raise
 
 
-async def _restore(channel: ControlChannel, template: Template) -> None:
+async def _restore(channel: ControlChannel, template: MachineTemplate) -> None:
     await channel.greet()
     await channel.call("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
     with ExitStack() as stack:

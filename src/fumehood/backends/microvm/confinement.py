@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import anyio.to_thread
 
@@ -24,6 +25,7 @@ from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.policy import Policy
+from fumehood.tenant import LOCAL, Tenant
 
 MIB = 1024 * 1024
 _LAST_WORDS_BYTES = 4096
@@ -54,7 +56,7 @@ class Confinement:
         self._cells = CellPool()
 
     def start(
-        self, command: Sequence[str], descriptors: Sequence[int], memory_bytes: int, cpus: float
+        self, command: Sequence[str], descriptors: Sequence[int], memory_bytes: int, cpus: float, tenant: Tenant
     ) -> ConfinedProcess:
         """The descriptors are the program's from 3 on; the caller keeps its own."""
         policy = confining_policy(memory_bytes, cpus)
@@ -63,7 +65,8 @@ class Confinement:
             # Itself, and with it its libraries: no shell, and no other program of the system.
             return {**build_cell_spec(policy, self.facts), "executables": [command[0]]}
 
-        cell = self._cells.acquire(f"{policy.digest} {command[0]}", self.facts, build)
+        whose = f"{tenant.name} {tenant.cpu_weight} {tenant.memory_bytes}"
+        cell = self._cells.acquire(f"{whose} {policy.digest} {command[0]}", self.facts, build, tenant)
         return _start(cell, command, descriptors)
 
     def close(self) -> None:
@@ -185,10 +188,17 @@ _KILL_SECONDS = 5.0
 
 
 async def start_confined(
-    confinement: Confinement, command: Sequence[str], descriptors: Sequence[int], memory_bytes: int, cpus: float
+    confinement: Confinement,
+    command: Sequence[str],
+    descriptors: Sequence[int],
+    *,
+    memory_bytes: int,
+    cpus: float = 1.0,
+    tenant: Tenant = LOCAL,
 ) -> ConfinedProcess:
     """In a thread, because a cell may have to be started for it."""
-    process = await anyio.to_thread.run_sync(confinement.start, command, descriptors, memory_bytes, cpus)
+    start = partial(confinement.start, command, descriptors, memory_bytes, cpus, tenant)
+    process = await anyio.to_thread.run_sync(start)
     process.watch()
     return process
 

@@ -10,9 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 from fumehood.backends.interface import PackageFolder
-from fumehood.backends.microvm.image import machines_home
+from fumehood.backends.microvm.image import make_folder
 from fumehood.errors import StepFailedError, UsageError
-from fumehood.host.folders import HOME, find_home
 from fumehood.host.locks import lock_exclusive
 
 _UUID = "00000000-0000-0000-0000-000000000000"
@@ -21,9 +20,7 @@ _MOST_KEPT = 16
 
 def packages_disk(packages: PackageFolder) -> Path:
     """Blocks while it is written."""
-    folder = machines_home(os.environ) / "packages"
-    for place in (find_home(os.environ), folder.parent, folder):
-        HOME.make(place)
+    folder = make_folder("packages")
     disk = folder / f"{packages.digest.replace(':', '-')}.erofs"
     with closing(lock_exclusive(folder / "lock")):
         if not disk.exists():

@@ -9,7 +9,6 @@ from fumehood.backends.interface import Enforcement, EnforcementReport, PackageF
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
-from fumehood.tenant import Tenant
 
 BACKEND = "microvm"
 _ENFORCED = frozenset(
@@ -38,18 +37,7 @@ def refuse_unknown(policy: Policy) -> None:
     enforcement.refuse_unknown(policy, _ENFORCED, BACKEND)
 
 
-def refuse_tenant(tenant: Tenant) -> None:
-    """The cells that hold machines are not in the cgroup of a tenant."""
-    if tenant.is_limited:
-        raise UnenforceableError(
-            f"memory and cpu of tenant {tenant.name}",
-            backend=BACKEND,
-            reason="its machines have limits of their own, and none together",
-            remedy="Use the backend native.",
-        )
-
-
-def refuse_host(policy: Policy, facts: HostFacts) -> None:
+def refuse_host(facts: HostFacts) -> None:
     """QEMU is held by cgroups: without them its memory would be no limit at all."""
     for controller, limit in (("memory", "memory"), ("cpu", "cpus"), ("pids", "processes")):
         if facts.controls(controller) is None:

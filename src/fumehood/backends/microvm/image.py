@@ -10,10 +10,11 @@ from pathlib import Path
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.frozen import frozen
-from fumehood.host.folders import find_home
+from fumehood.host.folders import HOME, find_home
 
 DEFAULT_NAME = "fumehood:latest"
 FORMAT = 1
+VARIABLE = "FUMEHOOD_MACHINES"
 KERNEL, FIRST_FILES, ROOT, FACTS = "kernel", "initrd", "root.erofs", "image.json"
 BUILD = "`hood image build --vm` makes one"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,99})?", re.ASCII)
@@ -52,8 +53,23 @@ class MachineImage:
 
 
 def machines_home(variables: Mapping[str, str]) -> Path:
-    """The folder of everything that belongs to machines: images, templates, disks with packages."""
-    return find_home(variables) / "machines"
+    """$FUMEHOOD_MACHINES, else a folder beside environments: images, templates, disks with packages."""
+    chosen = variables.get(VARIABLE)
+    if not chosen:
+        return find_home(variables) / "machines"
+    if not os.path.isabs(chosen):
+        raise UsageError(f"{VARIABLE} {chosen!r} must be an absolute path")
+    return Path(chosen)
+
+
+def make_folder(name: str) -> Path:
+    """One of these folders, which no other user can write to."""
+    home = machines_home(os.environ)
+    if not os.environ.get(VARIABLE):
+        HOME.make(home.parent)
+    for folder in (home, home / name):
+        HOME.make(folder)
+    return home / name
 
 
 def image_folder(name: str, variables: Mapping[str, str]) -> Path:

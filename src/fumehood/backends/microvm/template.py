@@ -22,7 +22,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from fumehood.backends.microvm.confinement import Confinement, refuse_failed, start_confined
-from fumehood.backends.microvm.image import MachineImage, machines_home
+from fumehood.backends.microvm.image import MachineImage, make_folder
 from fumehood.backends.microvm.machine import QEMU_MEMORY_BYTES, MachineDescription, qemu_argv
 from fumehood.backends.microvm.qmp import ControlChannel
 from fumehood.backends.relay import bootstrap
@@ -30,7 +30,7 @@ from fumehood.errors import StepFailedError
 from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.machine_spec import ENTRY
-from fumehood.host.folders import HOME, find_home, remove_folder
+from fumehood.host.folders import remove_folder
 from fumehood.host.locks import lock_exclusive
 
 RAM, STATE, FACTS = "ram", "state", "template.json"
@@ -43,7 +43,7 @@ _NO_PACKAGES_BYTES = MIB
 
 
 @frozen
-class Template:
+class MachineTemplate:
     """Sealed files in memory. They stay as long as the process, and cost what the machine had in use."""
 
     machine: MachineDescription
@@ -66,14 +66,14 @@ def template_key(image: MachineImage, machine: MachineDescription) -> str:
     return hashlib.sha256(" ".join(words).encode()).hexdigest()
 
 
-class TemplateStore:
+class MachineTemplates:
     """Those of this process, and those on disk. Belongs to the backend's event loop."""
 
     def __init__(self, confinement: Confinement) -> None:
         self._confinement = confinement
-        self._open: dict[str, asyncio.Task[Template]] = {}
+        self._open: dict[str, asyncio.Task[MachineTemplate]] = {}
 
-    async def get(self, image: MachineImage, machine: MachineDescription) -> Template:
+    async def get(self, image: MachineImage, machine: MachineDescription) -> MachineTemplate:
         """The first caller for a kind of machine waits while it boots; a failure is tried again by the next one."""
         key = template_key(image, machine)
         task = self._open.get(key)
@@ -81,8 +81,8 @@ class TemplateStore:
             task = self._open[key] = asyncio.ensure_future(self._make(key, image, machine))
         return await asyncio.shield(task)
 
-    async def _make(self, key: str, image: MachineImage, machine: MachineDescription) -> Template:
-        folder = await anyio.to_thread.run_sync(_templates_folder)
+    async def _make(self, key: str, image: MachineImage, machine: MachineDescription) -> MachineTemplate:
+        folder = await anyio.to_thread.run_sync(make_folder, "templates")
         found = await anyio.to_thread.run_sync(_load, folder / key, machine)
         if found is not None:
             return found
@@ -100,12 +100,12 @@ class TemplateStore:
         for task in self._open.values():
             task.cancel()
         for result in await asyncio.gather(*self._open.values(), return_exceptions=True):
-            if isinstance(result, Template):
+            if isinstance(result, MachineTemplate):
                 result.close()
         self._open.clear()
 
 
-async def _boot(confinement: Confinement, image: MachineImage, machine: MachineDescription) -> Template:
+async def _boot(confinement: Confinement, image: MachineImage, machine: MachineDescription) -> MachineTemplate:
     """A machine from its first instruction to the moment at which its guest waits for what makes it a sandbox."""
     with ExitStack() as stack:
         ram = os.memfd_create("ram", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -121,7 +121,7 @@ async def _boot(confinement: Confinement, image: MachineImage, machine: MachineD
             handed = [ram, relay.fileno(), control.fileno(), errors.fileno(), *disks, *files]
             command = qemu_argv(machine, is_shared=True, is_restored=False)
             memory = machine.ram_bytes + QEMU_MEMORY_BYTES
-            process = await start_confined(confinement, command, handed, memory, 1.0)
+            process = await start_confined(confinement, command, handed, memory_bytes=memory)
             try:
                 for line in theirs:
                     line.close()
@@ -148,7 +148,7 @@ async def _boot(confinement: Confinement, image: MachineImage, machine: MachineD
         for descriptor in (ram, state):
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
         stack.pop_all()
-    return Template(machine, ram, state)
+    return MachineTemplate(machine, ram, state)
 
 
 async def _wait_prepared(relay: socket.socket, errors: socket.socket) -> None:
@@ -210,14 +210,7 @@ def _in_memory(path: Path, stack: ExitStack) -> int:
 # On disk.
 
 
-def _templates_folder() -> Path:
-    folder = machines_home(os.environ) / "templates"
-    for place in (find_home(os.environ), folder.parent, folder):
-        HOME.make(place)
-    return folder
-
-
-def _load(folder: Path, machine: MachineDescription) -> Template | None:
+def _load(folder: Path, machine: MachineDescription) -> MachineTemplate | None:
     """None where there is none, or one that is not complete."""
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
@@ -235,10 +228,10 @@ def _load(folder: Path, machine: MachineDescription) -> Template | None:
             stack.pop_all()
     except (OSError, ValueError):
         return None
-    return Template(machine, copies[0], copies[1])
+    return MachineTemplate(machine, copies[0], copies[1])
 
 
-def _save(folder: Path, key: str, template: Template) -> None:
+def _save(folder: Path, key: str, template: MachineTemplate) -> None:
     """Complete or not at all. A disk that is full costs the next process a boot, and no more."""
     with suppress(OSError):
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder))

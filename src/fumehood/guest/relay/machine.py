@@ -8,6 +8,7 @@ and then everything that a container's guest is told. From there on it is `servi
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ import stat
 import struct
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NoReturn
 
@@ -25,6 +27,7 @@ from ..contract.preload import USUAL_MODULES
 from ..isolation import kernel
 from ..isolation.steps import StepError, step
 from . import process_group, service
+from .isolation import relay_filter
 
 _HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
@@ -83,6 +86,11 @@ def prepare() -> None:
     process_group.prepare(process_group.MACHINE)
     for name in USUAL_MODULES:
         __import__(name)
+    for executes_files_only in (False, True):
+        relay_filter((), executes_files_only=executes_files_only)
+    # Nothing of this has to be looked through again, in any copy.
+    gc.collect()
+    gc.freeze()
 
 
 def _replace_devices() -> None:
@@ -152,7 +160,7 @@ def _write(path: str, text: str) -> None:
         stream.write(text)
 
 
-def _tell(message: dict[str, object]) -> None:
+def _tell(message: Mapping[str, object]) -> None:
     with suppress(OSError):
         os.write(1, frames.encode({"do": "told", **message}))
 
