@@ -18,7 +18,7 @@ from fumehood.backends.microvm.disks import packages_disk
 from fumehood.backends.microvm.image import MachineImage, read_image
 from fumehood.backends.microvm.machine import describe, find_emulator
 from fumehood.backends.microvm.start import machine_start
-from fumehood.backends.microvm.template import TemplateStore
+from fumehood.backends.microvm.template import MachineTemplates
 from fumehood.backends.native import enforcement as native
 from fumehood.backends.native.host_facts import HostFacts, detect
 from fumehood.backends.relay.link import RelayLink
@@ -43,7 +43,7 @@ class MicroVMBackend:
 
     def _open_parts(self) -> None:
         self._confinement = Confinement(self._facts)
-        self._templates = TemplateStore(self._confinement)
+        self._templates = MachineTemplates(self._confinement)
         self._pool = GuestPool[Machine]()
 
     def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
