@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fumehood.audit.trail import Trail
 from fumehood.cluster.lease import now
@@ -52,12 +52,15 @@ class HostedSandbox:
         await self.box.__aenter__()
 
     def answer(self, linger: float) -> Header:
+        return self._answer(linger, self.box.enforcement)
+
+    def _answer(self, linger: float, enforcement: Mapping[str, str]) -> Header:
         return {
             "sandbox": self.id,
             "token": self._token,
             "linger": linger,
             "policy": pack_policy(self.box.policy),
-            "enforcement": dict(self.box.enforcement),
+            "enforcement": dict(enforcement),
         }
 
     def is_for(self, owner: tuple[str, str], token: str) -> bool:

@@ -96,7 +96,11 @@ class SandboxRegistry:
             raise DrainingError
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)
-        await records.admit(self._database, principal.tenant, self.instance, record, token)
+        try:
+            await records.admit(self._database, principal.tenant, self.instance, record, token)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._end(principal.tenant, identifier, "failed"))  # it may be there all the same
+            raise
         lost = partial(self._lose, principal.tenant, identifier)
         try:
             opened = OpenSandbox(identifier, principal, token, make(identifier, lost), opening, self)
@@ -138,7 +142,7 @@ class SandboxRegistry:
         await self._end(opened.tenant, opened.id, cause)
 
     def _as_strict(self, policy: Policy) -> Policy:
-        return policy.override({"strict": True}) if self._strict else policy
+        return policy.as_strict if self._strict else policy
 
     async def find(self, tenant: str, identifier: str) -> OpenSandbox:
         if found := self._open.get((tenant, identifier)):
@@ -193,12 +197,15 @@ class SandboxRegistry:
         """A sandbox ends whether or not the database is there, which otherwise gets to know of it by `write_ends`."""
         self._unwritten[tenant, identifier] = cause
         with suppress(StorageError):
-            await self.write_ends()
+            await self._write_end(tenant, identifier, cause)
 
     async def write_ends(self) -> None:
         for (tenant, identifier), cause in list(self._unwritten.items()):
-            await records.end(self._database, tenant, identifier, cause)
-            self._unwritten.pop((tenant, identifier), None)
+            await self._write_end(tenant, identifier, cause)
+
+    async def _write_end(self, tenant: str, identifier: str, cause: str) -> None:
+        await records.end(self._database, tenant, identifier, cause)
+        self._unwritten.pop((tenant, identifier), None)
 
 
 def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxRecord:
