@@ -25,6 +25,7 @@ from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import CarrierLostError
+from fumehood.remote.connection import PROTOCOL
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.greeting import receive_greeting
 
@@ -192,6 +193,10 @@ class WorkerService:
 
     def _check(self, header: Header) -> None:
         """The worker decides, whatever the server believed of it."""
+        if header.get("protocol") != PROTOCOL:
+            raise HostUnavailableError(
+                f"worker {self._name} speaks protocol {PROTOCOL}, not {header.get('protocol')!r}"
+            )
         tenant: Any = header.get("tenant")
         name = str(tenant.get("name")) if isinstance(tenant, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - text in any case
         epoch = self._epoch()
