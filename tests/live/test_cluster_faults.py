@@ -7,8 +7,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +18,7 @@ import pytest
 import sampling
 from hood_cluster import RunningCluster, WorkerProcess, running_cluster, wait_for_workers, wait_until, wait_until_gone
 from hood_server import TENANT, RunningServer
+from live.loaded_hood import run_hood
 from upstreams import Web, serving
 
 from fumehood import Policy
@@ -266,8 +265,7 @@ async def test_a_worker_of_one_tenant_gets_nothing_of_others(
 
 
 def verified(log: Path, *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "fumehood", "audit", "verify", str(log), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_hood("audit", "verify", log, *options)
     return done.returncode, done.stdout + done.stderr
 
 
