@@ -91,7 +91,7 @@ async def test_a_folder_that_becomes_a_link_while_a_tree_goes_in_leads_nowhere(
 
 async def test_a_folder_that_cannot_be_read_is_named(room: Room) -> None:
     """Of the links here, the one of the descriptor that lists them is gone when it is read."""
-    with pytest.raises(UsageError, match="'/proc/self/fd/[0-9]+' cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"'/proc/self/fd/[0-9]+' cannot be read: No such file"):
         await room.files.upload("/proc/self/fd", "in")
 
 
