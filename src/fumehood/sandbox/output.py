@@ -5,7 +5,8 @@ from __future__ import annotations
 from fumehood.backends.interface import Execution, Output
 from fumehood.events import Stderr, Stdout
 from fumehood.results import Display, RunOutput
-from fumehood.sandbox.egress import LAST_WORDS_BYTES
+
+LAST_WORDS_BYTES = 4096
 
 
 def as_event(output: Output | Display) -> Stdout | Stderr | Display:
