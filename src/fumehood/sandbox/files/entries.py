@@ -145,8 +145,10 @@ def parse_changes(body: bytes) -> list[RawChange]:
 
 def _parse_change(item: object) -> RawChange:
     match item:
-        case ["overflow" | "deleted" as kind, ""]:
-            return ChangeKind(kind), "", None
+        case ["overflow", ""]:
+            return ChangeKind.OVERFLOW, "", None
+        case ["deleted", ""]:
+            return ChangeKind.DELETED, "", None
         case ["renamed", str(path), str(old)] if _is_path(path) and _is_path(old):
             return ChangeKind.RENAMED, path, old
         case [str(kind), str(path)] if kind in _PLAIN_CHANGES and _is_path(path):
