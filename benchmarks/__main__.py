@@ -13,6 +13,7 @@ from benchmarks import (
     e2b,
     egress,
     forks,
+    machines,
     packages,
     processes,
     remote,
@@ -40,6 +41,7 @@ def groups(many_records: int) -> dict[str, Group]:
         "runtime": runtimes.measure,
         "processes": processes.measure,
         "containers": containers.measure,
+        "machines": machines.measure,
     }
 
 

@@ -22,6 +22,9 @@ class Design:
         self.started += 1
         return cast("Container", self)
 
+    async def rest(self) -> None:
+        """As it is."""
+
     async def answers(self) -> bool:
         return True
 
