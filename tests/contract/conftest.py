@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import differences
 import engine
@@ -159,7 +159,7 @@ def elsewhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     server: RunningServer = request.getfixturevalue("server")
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)
-    module: ModuleType = request.module  # pyright: ignore[reportUnknownMemberType]
+    module = cast("ModuleType", request.module)  # pyright: ignore[reportUnknownMemberType]
     opener = connect(server.url, server.key).sandbox
     monkeypatch.setattr(module, "AsyncSandbox", opener, raising=False)
     monkeypatch.setattr("containers.AsyncSandbox", opener)
@@ -269,7 +269,12 @@ def shared_box(
     request: pytest.FixtureRequest, make_policy: Callable[..., Policy], async_containers: OpenContainers[AsyncSandbox]
 ) -> LendSandbox:
     """Opens what `lend_box` does. A test of what ends with a sandbox opens its own."""
-    return lambda **sections: lent(async_containers, make_policy(**sections), request.node)
+
+    def lend(**sections: object) -> AbstractAsyncContextManager[AsyncSandbox]:
+        item: pytest.Item = request.node  # pyright: ignore[reportUnknownMemberType]
+        return lent(async_containers, make_policy(**sections), item)
+
+    return lend
 
 
 def _is_emptied(box: Sandbox) -> bool:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import differences
@@ -93,7 +94,12 @@ def lend_sandbox(
     request: pytest.FixtureRequest, backend: str, async_containers: OpenContainers[AsyncSandbox]
 ) -> LendSandbox:
     """Opens what `make_sandbox` makes, or a container that another test had; each test has an empty workspace."""
-    return lambda **policy: lent(async_containers, Policy(backend=backend, **policy), request.node)
+
+    def lend(**policy: object) -> AbstractAsyncContextManager[AsyncSandbox]:
+        item: pytest.Item = request.node  # pyright: ignore[reportUnknownMemberType]
+        return lent(async_containers, Policy(backend=backend, **policy), item)
+
+    return lend
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from fumehood.backends.microvm import template
 from fumehood.backends.microvm.image import MachineImage
 from fumehood.backends.microvm.machine import Emulator, describe, qemu_argv
+from fumehood.backends.relay import bootstrap
 
 MIB = 1024 * 1024
 EMULATOR = Emulator("/usr/bin/qemu-system-x86_64", "a build")
@@ -41,10 +42,14 @@ def test_another_build_processor_or_size_is_another_template(other: object) -> N
     assert template.template_key(IMAGE, other) != template.template_key(IMAGE, MACHINE)  # type: ignore[arg-type]
 
 
+def another_guest(*_: object) -> bytes:
+    return b"another guest"
+
+
 def test_another_image_or_guest_is_another_template(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = template.template_key(IMAGE, MACHINE)
     assert template.template_key(replace(IMAGE, digest="sha256:2"), MACHINE) != usual
-    monkeypatch.setattr(template.bootstrap, "packed", lambda *_: b"another guest")
+    monkeypatch.setattr(bootstrap, "packed", another_guest)
     assert template.template_key(IMAGE, MACHINE) != usual
 
 
@@ -54,14 +59,14 @@ def kept(folder: Path) -> Path:
     os.ftruncate(ram, MACHINE.ram_bytes)
     os.pwrite(ram, b"content", 5 * MIB)
     os.write(state, b"state")
-    template._save(folder, "key", template.MachineTemplate(MACHINE, ram, state))
+    template.save_template(folder, "key", template.MachineTemplate(MACHINE, ram, state))
     os.close(ram)
     os.close(state)
     return folder / "key"
 
 
 def test_a_template_is_loaded_as_it_was_saved_and_cannot_be_written(tmp_path: Path) -> None:
-    found = template._load(kept(tmp_path), MACHINE)
+    found = template.load_template(kept(tmp_path), MACHINE)
     assert found is not None
     assert os.pread(found.ram, 7, 5 * MIB) == b"content"
     assert os.fstat(found.ram).st_size == MACHINE.ram_bytes
@@ -85,7 +90,7 @@ def test_a_template_that_is_not_whole_is_not_loaded(tmp_path: Path, damage: str)
         case _:
             (place / template.STATE).chmod(0o600)
             (place / template.STATE).write_bytes(b"st")
-    assert template._load(place, MACHINE) is None
+    assert template.load_template(place, MACHINE) is None
 
 
 def test_a_machine_has_two_disks_two_ports_and_no_network() -> None:
