@@ -13,7 +13,7 @@ TEXTS = {
     "another section": "# mine\nresources: {memory: 1G}  # much\n",
     "a flow list": "network: {allow: [{host: a.example, ports: [80]}]}  # one\n",
     "an empty flow list": "network:\n  allow: []\n",
-    "a block list": "network:\n  # hosts\n  allow:\n    - host: a.example  # first\n      ports: [80]\n\n# end\nname: x\n",
+    "a block list": "network:\n  allow:\n    - host: a.example  # first\n      ports: [80]\n\n# end\nname: x\n",
     "a block list of flow rules": "network:\n  allow:\n  - {host: a.example, ports: [80]}  # note\nname: x",
     "a block without a list": "network:\n  publish: [8000]\nname: x\n",
     "a flow mapping without a list": "network: {publish: [8000]}\n",
