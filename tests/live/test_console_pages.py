@@ -15,8 +15,10 @@ from requirements import require
 
 from fumehood.server.identity.principals import OF_TENANTS, Scope
 
-PAGES = ("/egress", "/policies", "/policies/closed", "/policies/closed/change", "/usage", "/keys", "/tenants")
-PAGES += ("/tenants/acme", "/workers")
+PAGES = (
+    *("/egress", "/policies", "/policies/closed", "/policies/closed/change", "/usage", "/keys", "/tenants"),
+    *("/tenants/acme", "/workers"),
+)
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -158,9 +160,7 @@ def test_pages_of_others_than_the_viewer_may_see_are_not_there(browser: Browser,
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_serious_is_wrong_with_a_page_for_those_who_use_other_means(
-    visitor: Visitor, browser: Browser, theme: str
-) -> None:
+def test_nothing_serious_is_wrong_with_a_page_for_those_who_use_other_means(visitor: Visitor, theme: str) -> None:
     visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     for path in PAGES:
         visitor.go(path)
