@@ -48,6 +48,10 @@ class LocalConsole:
     def sign_in_routes(self) -> list[Route]:
         return [Route("/open", self._open), Route("/sign-in", self._explain)]
 
+    def close(self) -> None:
+        """Ends the streams of open pages."""
+        self._source.feed.close()
+
     async def _open(self, request: Request) -> Response:
         given = request.query_params.get("once", "")
         if not self._once or not hmac.compare_digest(given.encode(), self._once.encode()):

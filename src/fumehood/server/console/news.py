@@ -68,7 +68,7 @@ class NewsFeed:
         self._readers: set[asyncio.Queue[Record | None]] = set()
         self._tap: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
-        self._messages: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._messages: OrderedDict[tuple[str, int], asyncio.Future[bytes]] = OrderedDict()
         self._is_closed = False
 
     @property
@@ -112,13 +112,13 @@ class NewsFeed:
                     yield message
 
     async def _message(self, view: View, record: Record) -> bytes:
+        """Made once, however many pages wait for it."""
         place = view.key, record.seq
         if place not in self._messages:
-            fragments = await view.fragments(record)
-            self._messages[place] = _encoded(record.seq, fragments) if fragments else b""
+            self._messages[place] = asyncio.ensure_future(_made(view, record))
             while len(self._messages) > _MOST_CACHED:
                 self._messages.popitem(last=False)
-        return self._messages[place]
+        return await asyncio.shield(self._messages[place])
 
     @contextmanager
     def _reader(self) -> Iterator[asyncio.Queue[Record | None]]:
@@ -173,6 +173,11 @@ class NewsFeed:
             return list(self._log().find(Query(after=after, limit=most)))
         except BusyError:
             return []  # the next look finds them
+
+
+async def _made(view: View, record: Record) -> bytes:
+    fragments = await view.fragments(record)
+    return _encoded(record.seq, fragments) if fragments else b""
 
 
 def _end(queue: asyncio.Queue[Record | None]) -> None:

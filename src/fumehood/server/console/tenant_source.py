@@ -11,6 +11,7 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
+from fumehood.server.console.verification_state import Verification
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.records import list_open
 from fumehood.server.tenants.quotas import Quota, count_open, read_limits
@@ -26,6 +27,7 @@ class TenantSource:
     def __init__(self, server: ServerState, tenant: str) -> None:
         self.server, self.title = server, tenant
         self.feed = NewsFeed(lambda: self.log)
+        self.verification = Verification(self.verify)
 
     @property
     def log(self) -> AuditLog:
@@ -39,6 +41,9 @@ class TenantSource:
 
     def verify(self) -> Report:
         return check(self.server.chains.folder_of(self.title) / "audit", None)
+
+    def sign_all(self) -> int:
+        return self.log.sign_all()
 
     async def open_sandboxes(self) -> Sequence[SandboxRow]:
         return [
