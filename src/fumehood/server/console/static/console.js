@@ -138,4 +138,6 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
 localise(document);
+// The reason stands at the end.
+for (const each of document.querySelectorAll(".b-stderr pre")) each.scrollTop = each.scrollHeight;
 open();
