@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -194,6 +196,31 @@ async def test_a_session_ends_with_its_key_its_time_and_at_the_sign_out(host: Ho
         await owner.delete(f"/keys/{key['id']}")
         assert (await visitor.get("/")).status_code == 303
         assert (await visitor.sign_in()).status_code == 401
+
+
+async def test_a_stream_of_others_code_is_recorded_and_counts_as_a_connection(tmp_path: Path) -> None:
+    async with hosted(tmp_path / "state", strict=False, limits={"connections_of_tenant": 2}) as host:
+        owner = await host.tenant("acme")
+        made = await run(owner)
+        person = await host.key("acme", [Scope.AUDIT])
+        async with visit(host, person) as visitor:
+            await visitor.sign_in()
+            place = f"/news?view=run:{made}&after=0"
+            async with visitor.client.stream("GET", place) as first, visitor.client.stream("GET", place) as second:
+                assert (first.status_code, second.status_code) == (200, 200)
+                async for line in first.aiter_lines():
+                    if line.startswith("data:"):
+                        break
+                assert (await visitor.get("/")).status_code == 429
+        log = host.server.chains.log_of("acme")
+        viewed = [record.data for record in log.find(Query(kind="console.viewed"))]
+        assert [(data["what"], data["subject"]) for data in viewed] == [("run", made)]
+
+
+def test_the_console_of_one_user_needs_nothing_of_a_server() -> None:
+    code = "import sys, fumehood.server.console.local_host\nprint(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"fastapi", "websockets", "jwt", "psycopg", "nats"} & set(done.stdout.split())
 
 
 async def test_no_address_leads_out_of_the_console_after_a_sign_in(host: Hosted) -> None:

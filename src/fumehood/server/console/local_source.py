@@ -36,6 +36,7 @@ class LocalSource:
         self.title = current_user() if place is None else os.fspath(place)
         self.feed = NewsFeed(lambda: self.log)
         self.verification = Verification(self.verify)
+        self.views: set[tuple[str, str, str]] = set()
         if place is None and AuditLog.default() is None:
             raise AuditError("the audit log is turned off (FUMEHOOD_AUDIT=off), and there is nothing to show")
 
@@ -53,6 +54,9 @@ class LocalSource:
 
     def verify(self) -> Report:
         return check(self._place, None)
+
+    async def note_reading(self, principal: Principal, count: int) -> None:
+        """It is the reader's own."""
 
     def sign_all(self) -> int:
         own = AuditLog.default() if self.is_own else None

@@ -29,9 +29,12 @@ LOOK_SECONDS = 0.04
 _SURE_SECONDS = 1.0
 """Two commits within one tick of the kernel's clock leave the same time behind."""
 _BEAT_SECONDS = 15.0
+_STREAM_SECONDS = 120.0
+"""Then the page asks again, and whether its session is still good is looked at."""
 _MOST_WAITING = 512
 _MOST_MISSED = 2000
 _MOST_CACHED = 512
+AGAIN = b"event: again\ndata: {}\n\n"
 RELOAD = b"event: reload\ndata: {}\n\n"
 _BEAT = b": still here\n\n"
 
@@ -96,7 +99,11 @@ class NewsFeed:
                     yield message
             if missed:
                 yield _position(after)
+            end = time.monotonic() + _STREAM_SECONDS
             while True:
+                if time.monotonic() > end:
+                    yield AGAIN
+                    return
                 try:
                     async with asyncio.timeout(_BEAT_SECONDS):
                         found = await queue.get()

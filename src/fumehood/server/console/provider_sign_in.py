@@ -37,7 +37,8 @@ class ProviderSignIn:
         try:
             flow = self._flow(request)
             state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
-            address = await flow.sign_in_address(_redirect(request), state, verifier)
+            again = cookie_of(request) is not None  # somebody who signs in again is to show who they are
+            address = await flow.sign_in_address(_redirect(request), state, verifier, again=again)
         except Exception as error:
             return problem_page(request, error)
         answer = RedirectResponse(address, 303)

@@ -63,6 +63,8 @@ class ConsoleSource(Protocol):
     title: str
     feed: NewsFeed
     verification: Verification
+    views: set[tuple[str, str, str]]
+    """Who has seen what, since the process has started."""
 
     @property
     def log(self) -> RecordReader:
@@ -75,6 +77,10 @@ class ConsoleSource(Protocol):
 
     def verify(self) -> Report:
         """Goes through the whole log. Blocks."""
+        ...
+
+    async def note_reading(self, principal: Principal, count: int) -> None:
+        """That somebody has read so many records."""
         ...
 
     def sign_all(self) -> int:

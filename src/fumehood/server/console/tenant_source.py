@@ -12,6 +12,7 @@ from fumehood.audit.verification import Report
 from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
 from fumehood.server.console.verification_state import Verification
+from fumehood.server.events import RecordsRead
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.records import list_open
 from fumehood.server.tenants.quotas import Quota, count_open, read_limits
@@ -28,6 +29,7 @@ class TenantSource:
         self.server, self.title = server, tenant
         self.feed = NewsFeed(lambda: self.log)
         self.verification = Verification(self.verify)
+        self.views: set[tuple[str, str, str]] = set()
 
     @property
     def log(self) -> AuditLog:
@@ -41,6 +43,9 @@ class TenantSource:
 
     def verify(self) -> Report:
         return check(self.server.chains.folder_of(self.title) / "audit", None)
+
+    async def note_reading(self, principal: Principal, count: int) -> None:
+        await self.server.chains.own(principal).write(RecordsRead("console", 0, count))
 
     def sign_all(self) -> int:
         return self.log.sign_all()

@@ -28,8 +28,8 @@ class CodeFlow:
         self._settings = settings
         self._context = tls_context(settings.ca) if settings.issuer.startswith("https:") else None
 
-    async def sign_in_address(self, redirect: str, state: str, verifier: str) -> str:
-        """Where the browser is sent."""
+    async def sign_in_address(self, redirect: str, state: str, verifier: str, *, again: bool) -> str:
+        """Where the browser is sent. With `again` the provider asks also those whom it knows."""
         endpoint = (await asyncio.to_thread(self._document)).get("authorization_endpoint")
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
@@ -40,6 +40,7 @@ class CodeFlow:
             "state": state,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
+            **({"prompt": "login"} if again else {}),
         }
         place = check_url(str(endpoint))
         return f"{place}{'&' if urlsplit(place).query else '?'}{urlencode(asked)}"
@@ -66,7 +67,7 @@ class CodeFlow:
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         endpoint = check_url(str(self._document().get("token_endpoint")))
         answer = self._call(endpoint).send("POST", urlencode(fields).encode(), headers)
-        found = json.loads(answer.body) if answer.status == 200 else {}
+        found: object = json.loads(answer.body) if answer.status == 200 else None
         token = cast("dict[str, Any]", found).get("access_token") if isinstance(found, dict) else None
         if not isinstance(token, str):
             raise ValueError(f"the token endpoint answers {answer.status}, without a token")

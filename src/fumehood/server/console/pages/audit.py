@@ -52,6 +52,7 @@ async def show(page: PageRequest) -> Response:
     before = page.query("before")
     query = _query(asked)
     found = await page.blocking(lambda: _newest(log, query, int(before) if before.isdecimal() else None))
+    await page.source.note_reading(page.principal, len(found[:_ON_PAGE]))
     return page.page(
         "audit.html",
         rows=[RecordRow.of(record, verified) for record in found[:_ON_PAGE]],

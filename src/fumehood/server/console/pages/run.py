@@ -77,7 +77,8 @@ class RunView:
 
 async def _view(page: PageRequest) -> RunView:
     run = page.query("view").partition(":")[2]
-    await _visible(page, run)
+    row = await _visible(page, run)
+    await page.goes_on_viewing("run", run, row.who)
     return RunView(page, run)
 
 

@@ -105,7 +105,9 @@ async def _list_view(page: PageRequest) -> TaskListView:
 
 
 async def _view(page: PageRequest) -> TaskView:
-    return TaskView(page, await _visible(page, page.query("view").partition(":")[2]))
+    row = await _visible(page, page.query("view").partition(":")[2])
+    await page.goes_on_viewing("task", row.id, row.who)
+    return TaskView(page, row)
 
 
 MODULE = PageModule(

@@ -48,6 +48,7 @@ function open() {
   stream.onopen = () => { state.pause = 500; say("live", "good"); };
   stream.onmessage = receive;
   stream.addEventListener("reload", () => location.reload());
+  stream.addEventListener("again", () => { close(); open(); });
   stream.onerror = () => { close(); say("reconnecting", "warn"); later(); };
 }
 
