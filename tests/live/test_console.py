@@ -200,6 +200,7 @@ def test_every_page_by_keyboard_alone_and_without_a_serious_problem(visitor: Vis
     page.keyboard.press("?")
     expect(page.locator("#key-help")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(page.locator("#key-help")).to_be_hidden()
     page.keyboard.press("g")
     page.keyboard.press("a")
     page.wait_for_url("**/approvals")
