@@ -49,7 +49,9 @@ def visitor(browser: Browser, scene: Scene) -> Iterator[Visitor]:
         yield opened
 
 
-def test_a_run_appears_without_reloading_and_leads_to_what_happened(visitor: Visitor, scene: Scene) -> None:
+def test_a_run_appears_without_reloading_and_leads_to_what_happened(
+    browser: Browser, visitor: Visitor, scene: Scene
+) -> None:
     page = visitor.page
     visitor.wait_live()
     page.evaluate("window.isTheSame = true")
@@ -64,7 +66,7 @@ def test_a_run_appears_without_reloading_and_leads_to_what_happened(visitor: Vis
     viewed = scene.newest("console.viewed")
     assert (viewed.data["what"], viewed.data["subject"]) == ("run", run)
     before = viewed.seq
-    with visiting(visitor.context.browser, scene.url) as own:  # what is one's own is not recorded
+    with visiting(browser, scene.url) as own:  # what is one's own is not recorded
         own.sign_in(scene.agent, f"/runs/{run}")
         expect(own.page.locator(".output")).to_contain_text("42")
     assert scene.newest("console.viewed").seq == before

@@ -139,7 +139,7 @@ async def test_forms_need_the_token_of_the_session_and_the_origin_of_the_console
     async with visit(host, person) as visitor:
         await visitor.sign_in()
         token, own = await visitor.token(), {"Origin": visitor.origin}
-        wrong = [
+        wrong: list[tuple[dict[str, str], dict[str, str]]] = [
             ({**form, "token": token}, {}),
             ({**form, "token": token}, {"Origin": "null"}),
             ({**form, "token": token}, {"Origin": visitor.origin, "Sec-Fetch-Site": "same-site"}),

@@ -1,6 +1,6 @@
 """Screenshots of every page of the console, light and dark, desktop and phone, with what the examples do.
 
-    .venv/bin/python scripts/console-screenshots.py FOLDER
+    .venv/bin/python tests/live/console_screenshots.py FOLDER
 
 A server of its own, at the loopback; chromium has to be there. `docs/images` has some of them, made smaller.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from live.console_browser import open_browser, visiting  # noqa: E402
