@@ -99,9 +99,11 @@ async def test_a_stolen_worker_credential_speaks_for_itself_alone(nats: NatsServ
         await server.flush()
         for subject in (*OF_OTHERS, "fh.down.speaks-server.w2.i.c", "fh.beat.speaks-server", "$JS.API.STREAM.LIST"):
             await thief.publish(subject, b"forged")
-        await thief.publish(subjects.down("speaks-server", "speaks-w1", "i", "c"), b"its own")
-        await ear.wait_for(subjects.down("speaks-server", "speaks-w1", "i", "c"))
-        assert ear.heard == [subjects.down("speaks-server", "speaks-w1", "i", "c")]
+        own = subjects.down("speaks-server", "speaks-w1", "i", "c")
+        while not ear.heard:  # a connection that NATS has given up, on a busy machine, is made again
+            await thief.publish(own, b"its own")
+            await ear.wait_for(own, 1)
+        assert set(ear.heard) == {own}
     finally:
         await close(thief)
         await close(server)
