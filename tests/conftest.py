@@ -14,12 +14,19 @@ import engine
 import pytest
 import sampling
 from hypothesis import settings
+from live import loaded_hood
 
 from fumehood.audit import log as audit_log
 
 SERVER_FOLDERS = "/var/tmp/hood-server-"
 settings.register_profile("sample", max_examples=sampling.amount(30, whole=100))
 settings.load_profile("sample")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Those who test side by side share the processes that have done imports, which end with the one that began."""
+    if not hasattr(config, "workerinput"):
+        loaded_hood.begin()
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ import asyncio
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
@@ -18,6 +16,7 @@ import pytest
 import sampling
 from hood_cluster import RunningCluster, WorkerProcess, running_cluster, wait_for_workers, wait_until, wait_until_gone
 from hood_server import TENANT, RunningServer
+from live.loaded_hood import run_hood
 
 from fumehood.audit.store import Query
 from fumehood.errors import FumehoodError
@@ -176,8 +175,7 @@ async def test_a_worker_of_one_tenant_gets_nothing_of_others(
 
 
 def verified(log: Path, *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "fumehood", "audit", "verify", str(log), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_hood("audit", "verify", log, *options)
     return done.returncode, done.stdout + done.stderr
 
 

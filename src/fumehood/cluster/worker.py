@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fumehood.cluster import subjects
 from fumehood.cluster.authority import FOLDER
 from fumehood.cluster.claims import account_of, read_user_token
-from fumehood.cluster.connection import close, connect, subscribe
+from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.credentials import MemberCredentials
 from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, TakenOverError, WorkerLease, now
 from fumehood.cluster.worker_service import Owner, WorkerOffer, WorkerService
@@ -65,7 +65,7 @@ class ClusterWorker:
             await subscribe(client, subjects.up(self.name, "*", "*", "*"), self._service.take)
             await subscribe(client, subjects.beat("*"), self._hear)
             await subscribe(client, subjects.order(self.name), self._obey)
-            await client.flush()
+            await flush(client)
             tasks = [asyncio.ensure_future(work) for work in (self._keep(client, lease), self._drain(drain_seconds))]
             ready()
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

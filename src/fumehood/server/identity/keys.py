@@ -133,6 +133,16 @@ async def authenticate(database: Database, key: str, address: str | None) -> Pri
     return Principal(str(row["tenant"]), f"key:{details.id}", frozenset(details.scopes))
 
 
+async def find_principal(database: Database, tenant: str, identifier: str, address: str | None) -> Principal | None:
+    """Of a key that was shown before, while it is in force and used from where it may be."""
+    async with database.transaction(tenant) as transaction:
+        row = await transaction.row("SELECT * FROM keys WHERE tenant = ? AND id = ?", tenant, identifier)
+    details = _details(row) if row else None
+    if details is None or not _is_in_force(details) or not _may_come_from(details, address):
+        return None
+    return Principal(tenant, f"key:{details.id}", frozenset(details.scopes))
+
+
 def e2b_spelling(key: str) -> str:
     """The same key for E2B's SDKs, which may want theirs to look like `e2b_` and hexadecimal digits."""
     return f"{_OF_E2B}{key.encode().hex()}"
