@@ -20,6 +20,7 @@ from fumehood.runtime.nats import NatsConnection, NatsRuntime
 
 pytestmark = pytest.mark.anyio
 _TEAM = Path(__file__).parents[2] / "examples" / "processes" / "team.py"
+_HERE = _TEAM.parents[1] / "cluster" / "here.py"
 _SECONDS = 60
 Issue = Callable[..., Path]
 
@@ -75,6 +76,11 @@ async def test_the_team_with_credentials_of_a_cluster(issue: Issue) -> None:
         for member in members:
             member.kill()
             member.communicate()
+
+
+def test_the_cluster_of_three_local_processes() -> None:
+    done = subprocess.run([sys.executable, str(_HERE)], capture_output=True, text=True, timeout=2 * _SECONDS)
+    assert (done.stdout, done.returncode) == ("42\n", 0), done.stderr
 
 
 async def test_tenants_do_not_see_each_other(issue: Issue, nats: NatsServer, tmp_path: Path) -> None:
