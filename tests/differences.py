@@ -51,24 +51,6 @@ _COUNTLESS = (
 DIFFERENCES = (
     Difference(
         CLUSTER,
-        "snapshots, forks and named sandboxes belong to the host that has them, and workers have none",
-        (
-            "test_a_sandbox_begins_with_a_snapshot_as_it_was",
-            "test_a_snapshot_that_does_not_fit_or_a_workspace_in_use_is_refused",
-            "test_forks_share_what_is_stored_and_see_nothing_of_each_other",
-            "test_a_named_sandbox_keeps_its_files_and_its_policy",
-        ),
-    ),
-    Difference(
-        CLUSTER,
-        "ports of a sandbox on a worker are not passed on",
-        (
-            "test_the_host_and_other_runs_reach_a_port_while_it_is_open",
-            "test_a_port_that_the_policy_does_not_list_is_denied",
-        ),
-    ),
-    Difference(
-        CLUSTER,
         "a worker is another process, which the test does not change and whose warnings it does not see",
         (
             "test_a_language_that_the_sandbox_lacks_is_refused_with_those_it_has",

@@ -26,6 +26,7 @@ from fumehood.audit import AuditLog, Query
 from fumehood.remote.server import connect
 
 if TYPE_CHECKING:
+    from hood_cluster import WorkerProcess
     from hood_server import RunningServer
 
 
@@ -47,7 +48,10 @@ NOT_REMOTE = (
     "test_mounts.py",
     "test_surroundings.py",
 )
-ON_CLUSTER = ("test_background.py", "test_files.py", "test_sandbox.py", "test_sessions.py", "test_stdin.py")
+ON_CLUSTER = (
+    *("test_background.py", "test_files.py", "test_ports.py", "test_sandbox.py"),
+    *("test_sessions.py", "test_snapshots.py", "test_stdin.py"),
+)
 # Its names and upstreams are known to the gateway of the test process; a worker is another one.
 NOT_ON_CLUSTER = ("test_network.py",)
 NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
@@ -102,15 +106,20 @@ def sqlite_server() -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="session")
-def cluster_server() -> Iterator[RunningServer]:
-    """One whose sandboxes are on a worker, which is another process."""
+def server_and_worker() -> Iterator[tuple[RunningServer, WorkerProcess]]:
+    """A server whose sandboxes are on a worker, which is another process."""
     import hood_cluster
 
     with hood_cluster.running_cluster() as cluster:
         running = cluster.server()
-        cluster.worker("w1", "--slots", "200")
+        worker = cluster.worker("w1", "--slots", "200")
         hood_cluster.wait_for_workers(running, 1)
-        yield running
+        yield running, worker
+
+
+@pytest.fixture(scope="session")
+def cluster_server(server_and_worker: tuple[RunningServer, WorkerProcess]) -> RunningServer:
+    return server_and_worker[0]
 
 
 @pytest.fixture(scope="session")
@@ -148,8 +157,19 @@ def recorded(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Re
     if "elsewhere" not in request.fixturenames:
         log = AuditLog.at(tmp_path / "audit")
         return Recorded(log, {"audit": log}, 0)
-    server: RunningServer = request.getfixturevalue("server")
-    return Recorded(server.log, {}, max((record.seq for record in server.log.find(Query())), default=0))
+    log = _log_elsewhere(request)
+    return Recorded(log, {}, max((record.seq for record in log.find(Query())), default=0))
+
+
+def _log_elsewhere(request: pytest.FixtureRequest) -> AuditLog:
+    """What happens in a sandbox is recorded by the host that has it."""
+    if differences.backend_of(request.node) != "cluster":  # pyright: ignore[reportUnknownMemberType]
+        server: RunningServer = request.getfixturevalue("server")
+        return server.log
+    import hood_server
+
+    worker: WorkerProcess = request.getfixturevalue("server_and_worker")[1]
+    return worker.log_of(hood_server.TENANT)
 
 
 @pytest.fixture

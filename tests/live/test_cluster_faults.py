@@ -18,8 +18,11 @@ from hood_cluster import RunningCluster, WorkerProcess, running_cluster, wait_fo
 from hood_server import TENANT, RunningServer
 from live.loaded_hood import run_hood
 
+from fumehood import Policy
 from fumehood.audit.store import Query
-from fumehood.errors import FumehoodError
+from fumehood.cluster.workspace_calls import ANSWERS as WORKSPACE_CALLS
+from fumehood.errors import DeniedError, FumehoodError, UsageError
+from fumehood.remote.calls import ask
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.server import Server, connect
 from fumehood.results import Cause, RunResult
@@ -97,6 +100,44 @@ async def test_a_killed_worker_is_a_typed_end_that_says_what_is_not_known(
         identifier = box.id
         wait_until(lambda: ended(server, identifier)[0] == 410)
         assert "lost" in json.dumps(ended(server, identifier)[1])
+
+
+async def test_a_named_sandbox_goes_on_at_another_worker_with_what_was_saved(
+    cluster: RunningCluster, server: RunningServer, hood: Server
+) -> None:
+    """Its store is the server's. What was not saved is lost with the worker, and nothing else."""
+    policy = Policy(filesystem={"outputs": ["**"]})
+    first = cluster.worker("first")
+    wait_for_workers(server, 1)
+    async with hood.open("notes", policy, create=True) as box:
+        await box.files.write("kept", "saved")
+        await box.save()
+        await box.files.write("kept", "not saved")
+        first.kill()
+    wait_until_gone(server)
+    second = cluster.worker("second")
+    wait_for_workers(server, 1)
+    async with hood.open("notes") as box:
+        assert await box.files.read("kept") == b"saved"
+        await box.files.write("kept", "at the second")
+    async with hood.open("notes") as box:
+        assert await box.files.read("kept") == b"at the second"
+        copies = await box.fork(2)
+        for copy in copies:
+            async with copy:
+                assert await copy.files.read("kept") == b"at the second"
+    second.kill()
+    wait_until_gone(server)
+
+
+async def test_a_client_cannot_have_the_whole_workspace_as_its_server_can(hood: Server, worker: WorkerProcess) -> None:
+    async with hood.sandbox() as box:
+        await box.run("open('inner', 'w').write('not an output')")
+        for call in WORKSPACE_CALLS:
+            with pytest.raises(UsageError, match="the server does not know"):
+                await ask(box._connection.conversations, {"do": call, "what": "it"})  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(DeniedError):
+            await box.files.read("inner")
 
 
 async def test_a_run_goes_on_while_nats_is_away_for_a_moment(

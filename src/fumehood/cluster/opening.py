@@ -15,9 +15,9 @@ from fumehood.policy.secret import GivenSecrets, SecretSource
 from fumehood.remote.policies import pack_policy, unpack_policy
 from fumehood.tenant import Tenant
 
-_KNOWN = frozenset(
-    {"name", "secrets", "engine", "private_networks", "cpu_weight", "memory_bytes", "session", "keep_tmp", "learn"}
-) | frozenset(LIMITS)
+_KNOWN = frozenset({"name", "secrets", "engine", "private_networks", "cpu_weight", "memory_bytes"}) | frozenset(
+    {"session", "keep_tmp", "learn", "gated", *LIMITS}
+)
 
 
 @frozen
@@ -30,6 +30,7 @@ class WorkerOpening:
     session: bool
     keep_tmp: bool
     learn: bool
+    gated: bool
     limits: Mapping[str, float]
     """The tenant's, for the worker's own meter."""
 
@@ -98,6 +99,7 @@ def unpack_opening(header: Header, folder: Path, meter: WorkerMeter) -> WorkerOp
             session=bool(options.get("session")),
             keep_tmp=bool(options.get("keep_tmp")),
             learn=bool(options.get("learn")),
+            gated=bool(options.get("gated")),
             limits={name: float(cast("dict[str, float]", header["limits"])[name]) for name in LIMITS},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -33,13 +33,15 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterWorker:
+    service_type = WorkerService
+
     def __init__(self, credentials: MemberCredentials, folder: Path, offer: WorkerOffer) -> None:
         """Whom it serves is in its credentials."""
         FOLDER.make(folder)
         claims = read_user_token(credentials.user, account_of(credentials.user))
         offer = replace(offer, tenants=claims.tenants)
         self._credentials = credentials
-        self._service = WorkerService(credentials.name, folder, offer, self._open_epoch)
+        self._service = self.service_type(credentials.name, folder, offer, self._open_epoch)
         self._lease: WorkerLease | None = None
         self._heard: dict[Owner, float] = {}
         """When each process of a server was last heard."""

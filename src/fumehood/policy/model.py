@@ -158,9 +158,9 @@ class Policy(Section):
     @cached_property
     def digest(self) -> str:
         """`sha256:...` over what is enforced: the same for every spelling, and whatever `name` and `tests` say."""
-        from fumehood.policy.canonical_form import compute_digest
+        from fumehood.policy.canonical_form import digest_meaning
 
-        return compute_digest(self)
+        return digest_meaning(self.meaning)
 
     @classmethod
     def of_meaning(cls, meaning: str | bytes, name: str | None = None) -> Policy:
@@ -175,6 +175,11 @@ class Policy(Section):
         from fumehood.policy.canonical_form import canonical_meaning
 
         return canonical_meaning(self)
+
+    @cached_property
+    def as_strict(self) -> Policy:
+        """The same policy, refused where a limit of it is enforced only in part."""
+        return self if self.strict else self.override({"strict": True})
 
     @property
     def workspace_bytes(self) -> int:

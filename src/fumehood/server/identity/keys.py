@@ -122,8 +122,7 @@ async def authenticate(database: Database, key: str, address: str | None) -> Pri
     parts = _FORMAT.fullmatch(_own_spelling(key))
     if parts is None or not hmac.compare_digest(_checksum(parts[1] + parts[2]), parts[3]):
         raise NotAuthenticatedError
-    async with database.transaction(EVERYTHING) as transaction:
-        row = await transaction.row("SELECT * FROM keys WHERE id = ?", parts[1])
+    row = await database.transact(EVERYTHING, lambda each: each.row("SELECT * FROM keys WHERE id = ?", parts[1]))
     stored = str(row["sha256"]) if row else _digest("")
     if not hmac.compare_digest(stored, _digest(parts[2])) or row is None:
         raise NotAuthenticatedError
