@@ -20,7 +20,7 @@ from fumehood.remote.server import Server, connect
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1800)]
 _WORKERS, _CLIENTS = 3, 6
-_PAUSE_SECONDS = 0.4
+_PAUSE_SECONDS = 1.5
 
 
 @pytest.fixture(scope="module")
@@ -79,36 +79,47 @@ class Traffic:
             return "refused"
 
 
+class Killer:
+    """Ends each worker again and again, after a random time, whatever it is doing."""
+
+    def __init__(self, traffic: Traffic, moments: int) -> None:
+        self._traffic, self._moments, self._chance = traffic, moments, random.Random(19)
+        self.killed = 0
+        """Moments at which runs were under way."""
+
+    async def end_all(self, workers: list[WarmWorker]) -> None:
+        await asyncio.gather(*map(self._end_often, workers))
+
+    async def _end_often(self, worker: WarmWorker) -> None:
+        while self.killed < self._moments:
+            await asyncio.sleep(self._chance.uniform(0, _PAUSE_SECONDS))
+            self.killed += self._traffic.open > 0
+            await asyncio.to_thread(worker.kill)
+            await asyncio.to_thread(worker.start)
+            self._traffic.wake()
+
+
 async def test_no_run_is_done_twice_whenever_a_worker_is_killed(cluster: RunningCluster) -> None:
-    chance, moments = random.Random(19), sampling.amount(6, whole=500)
     server: RunningServer = cluster.server()
     workers = [WarmWorker(cluster.nats, f"w{number}") for number in range(_WORKERS)]
     web = Web()
-    killed = 0
     with serving(web):
         try:
             for worker in workers:
                 worker.start()
             wait_for_workers(server, _WORKERS)
             traffic = Traffic(connect(server.url, server.key), web)
-            flowing = asyncio.ensure_future(traffic.flow())
-            while killed < moments:
-                await asyncio.wait([flowing], timeout=chance.uniform(0, _PAUSE_SECONDS))
-                assert not flowing.done(), flowing.result()
-                worker = chance.choice(workers)
-                killed += traffic.open > 0
-                await asyncio.to_thread(worker.kill)
-                await asyncio.to_thread(worker.start)
-                traffic.wake()
-            traffic.end()
-            async with asyncio.timeout(60):
-                await flowing
+            killer = Killer(traffic, sampling.amount(6, whole=500))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(traffic.flow())
+                await killer.end_all(workers)
+                traffic.end()
         finally:
             for worker in workers:
                 worker.kill()
     effects = Counter(int(str(asked["path"]).rpartition("/")[2]) for asked in web.requests)
     ends = Counter(traffic.ends.values())
-    print(f"{killed} moments, {len(traffic.ends)} runs: {dict(ends)}; {sum(effects.values())} effects")
+    print(f"{killer.killed} moments, {len(traffic.ends)} runs: {dict(ends)}; {sum(effects.values())} effects")
     assert max(effects.values()) == 1
     assert set(ends) <= {"ok", "lost", "refused"}
     assert ends["ok"] > 0
