@@ -150,7 +150,8 @@ def test_three_hosts_from_nothing(hosts: list[Host], tmp_path: Path) -> None:
             token.write_text(first.run("cluster", "token", f"w{number}"))
             join = [*HOOD, "worker", "--join", str(token), "--label", f"zone={number}"]
             stack.enter_context(host.staying(*join, until="is ready"))
-        assert "was used before" in first.fails("cluster", "join", "--folder", str(tmp_path / "x"), str(token))
+        again = ["cluster", "join", "--folder", str(tmp_path / "x"), str(tmp_path / "w2.token")]
+        assert "was used before" in first.fails(*again)
         variables = dict(line.removeprefix("export ").split("=", 1) for line in said.splitlines() if "export" in line)
         assert first.run("run", "-c", "import socket; print(6 * 7)", **variables) == "42\n"
         listed = first.run("workers")

@@ -22,6 +22,7 @@ from fumehood import Policy
 from fumehood.audit.store import Query
 from fumehood.cluster.workspace_calls import ANSWERS as WORKSPACE_CALLS
 from fumehood.errors import DeniedError, FumehoodError, UsageError
+from fumehood.events import Finished
 from fumehood.remote.calls import ask
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.server import Server, connect
@@ -64,7 +65,7 @@ async def begun(box: RemoteSandbox, code: str = SLEEP) -> asyncio.Task[RunResult
     async def follow() -> RunResult:
         async for event in box.stream(code):
             started.set()
-            if hasattr(event, "result"):
+            if isinstance(event, Finished):
                 done.set_result(event.result)
         return done.result()
 
@@ -75,7 +76,7 @@ async def begun(box: RemoteSandbox, code: str = SLEEP) -> asyncio.Task[RunResult
 
 
 def new_epoch(server: RunningServer, before: dict[str, object]) -> dict[str, object]:
-    wait_until(lambda: any(each["epoch"] > before["epoch"] for each in server.workers()))
+    wait_until(lambda: any(int(str(each["epoch"])) > int(str(before["epoch"])) for each in server.workers()))
     return server.workers()[0]
 
 

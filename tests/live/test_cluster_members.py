@@ -191,7 +191,7 @@ async def test_nats_denies_a_stolen_worker_credential_all_that_is_not_listed(nat
         news.set()
 
     thief = await connect(nats.authority.make_member("denied-w1", "worker"))
-    thief._error_cb = note
+    thief._error_cb = note  # pyright: ignore[reportPrivateUsage] - `connect` has one of its own
     said = {
         *(f"{prefix}.{each}" for prefix in ("$JS.API", STREAMS_API) for each in map(_of_workers, API)),
         "$JS.ACK.KV_workers.c.1.1.1.1.0",
@@ -221,7 +221,7 @@ async def test_nats_denies_a_stolen_worker_credential_all_that_is_not_listed(nat
         for subject in said:
             await thief.publish(subject, b"")
         for subject in heard:
-            await thief.subscribe(subject)
+            await subscribe(thief, subject, Ear().take)
         await flush(thief)
         with suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS):

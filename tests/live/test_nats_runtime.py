@@ -1,5 +1,7 @@
 """Faults of processes and of NATS, on real ones: every request has one typed end, and no effect is had twice."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import os

@@ -19,7 +19,7 @@ from fumehood.tenant import Tenant
 
 def packed(folder: Path) -> dict[str, Any]:
     tenant = Tenant("acme", folder, GivenSecrets({}))
-    limits = dict.fromkeys(LIMITS, 1.0)
+    limits = {str(name): 1.0 for name in LIMITS}
     opening: Mapping[str, Any] = pack_opening("s1", "key:k", Policy(), tenant, limits, session=True)
     return {**opening, "epoch": 3}
 

@@ -1,5 +1,7 @@
 """Attacks of a process of the space on others: its credentials and the receivers' own checks stop them."""
 
+# pyright: reportPrivateUsage=false, reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportArgumentType=false
+
 from __future__ import annotations
 
 import asyncio
