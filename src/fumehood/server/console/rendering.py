@@ -10,7 +10,6 @@ import hashlib
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import cast
 
 import jinja2
 from markupsafe import Markup, escape
@@ -47,6 +46,7 @@ def _environment() -> jinja2.Environment:
         "lines": plain_lines,
         "short": short,
     }
+    environment.globals["text_to_edit"] = escape  # pyright: ignore[reportArgumentType]  # what is sent back is what was there
     environment.globals["asset"] = asset  # pyright: ignore[reportArgumentType]  # any function may be one
     return environment
 
@@ -118,7 +118,3 @@ def asset(name: str) -> str:
     """The address of a file of ours, which changes with its content."""
     content = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
     return f"/console/static/{name}?v={content[:16]}"
-
-
-def as_text(value: object) -> str:
-    return cast("str", _harmless(str(value)))

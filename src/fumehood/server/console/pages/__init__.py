@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from fumehood.server.console.pages import now, run
+from fumehood.server.console.pages import approvals, audit, now, run, tasks
 from fumehood.server.console.routes import PageModule
 
-ALL: tuple[PageModule, ...] = (now.MODULE, run.MODULE)
+ALL: tuple[PageModule, ...] = (
+    now.MODULE,
+    run.MODULE,
+    tasks.MODULE,
+    approvals.MODULE,
+    audit.MODULE,
+)
