@@ -45,6 +45,7 @@ def _environment() -> jinja2.Environment:
         "code": highlighted,
         "lines": plain_lines,
         "short": short,
+        "whole": whole,
     }
     environment.globals["text_to_edit"] = escape  # pyright: ignore[reportArgumentType]  # what is sent back is what was there
     environment.globals["asset"] = asset  # pyright: ignore[reportArgumentType]  # any function may be one
@@ -58,6 +59,11 @@ def _harmless(value: object) -> object:
         shown = neutralise(value)
         return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]} …"
     return value
+
+
+def whole(value: object) -> Markup:
+    """A text that a form sends back: shown from its first to its last character, whatever its length."""
+    return escape(neutralise(str(value)))
 
 
 def moment(value: object) -> Markup:

@@ -121,7 +121,9 @@ class StoryTeller:
         if policy is not None:
             from fumehood.policy.decisions import Judge, parse_attempt
 
-            for text in (what, f"{record.data.get('attempt')} {what}"):
+            # A name that could not be looked up was to be connected to.
+            looked_up = f"{what.replace('dns ', 'connect ', 1)}:443"
+            for text in (what, f"{record.data.get('attempt')} {what}", looked_up):
                 with suppress(FumehoodError):
                     attempt = parse_attempt(text)
                     return Judge(policy).decide(attempt.kind, attempt.target)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from fumehood.server.console.pages import approvals, audit, now, run, tasks
+from fumehood.server.console.pages import (
+    approvals,
+    audit,
+    egress,
+    keys,
+    now,
+    policies,
+    run,
+    tasks,
+    tenants,
+    usage,
+    workers,
+)
 from fumehood.server.console.routes import PageModule
 
 ALL: tuple[PageModule, ...] = (
@@ -10,5 +22,11 @@ ALL: tuple[PageModule, ...] = (
     run.MODULE,
     tasks.MODULE,
     approvals.MODULE,
+    egress.MODULE,
+    policies.MODULE,
     audit.MODULE,
+    usage.MODULE,
+    keys.MODULE,
+    tenants.MODULE,
+    workers.MODULE,
 )
