@@ -107,7 +107,7 @@ class ServerFolder:
     def served(
         self, settings: Mapping[str, object] | None = None, variables: Mapping[str, str] | None = None
     ) -> Iterator[ServerProcess]:
-        """Killed at the end, if it still lives. It starts from nothing: its memory is measured, its loader given work."""
+        """Killed at the end, if it still lives. It starts from nothing: its memory is measured, and its loader used."""
         file = self.state.parent / f"{self.state.name}.json"
         listen, e2b = (f"127.0.0.1:{port}" for port in self.ports)
         own = {"listen": listen, "e2b": e2b, "state": str(self.state), "database": self.database}
