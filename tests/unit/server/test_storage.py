@@ -112,6 +112,8 @@ async def test_work_whose_commit_fails_has_not_happened_for_any_of_its_callers(t
     async with database.transaction("acme") as transaction:
         assert [row["name"] for row in await transaction.rows("SELECT name FROM quotas")] == ["d"]
     await database.close()
+    with pytest.raises(StorageError):  # and nothing waits for a database that is closed
+        await insert("e", 1)
 
 
 async def test_two_servers_admit_no_more_than_one_quota_allows(database_url: str, database: Database) -> None:

@@ -129,10 +129,11 @@ class Fleet:
             )
         # Those that wait already come first.
         found = [] if len(self.queue) else self._ranked(needs, refused)
-        end = now() + WAIT_SECONDS
+        end, is_next = now() + WAIT_SECONDS, bool(refused)
         while not found:
-            await self.queue.wait(needs, end - now())
+            await self.queue.wait(needs, end - now(), is_next=is_next)
             refused.clear()
+            is_next = True
             found = self._ranked(needs, refused)
         return found
 
