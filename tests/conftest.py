@@ -11,6 +11,7 @@ from pathlib import Path
 
 import differences
 import engine
+import machines
 import pytest
 import sampling
 from hypothesis import settings
@@ -89,6 +90,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(map(_needs_engine, session.items))
     if wanted and not session.config.option.collectonly and engine.missing() is None:
         os.environ["DOCKER_HOST"] = engine.use()
+    needs_image = any(map(_needs_machines, session.items))
+    if needs_image and not session.config.option.collectonly and machines.missing() is None:
+        os.environ["FUMEHOOD_MACHINES"] = machines.use()
+
+
+def _needs_machines(item: pytest.Item) -> bool:
+    return (
+        differences.backend_of(item) == machines.BACKEND
+        or getattr(getattr(item, "module", None), "machines", None) is machines
+    )
 
 
 def _needs_engine(item: pytest.Item) -> bool:

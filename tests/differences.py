@@ -12,6 +12,7 @@ import pytest
 
 CONTAINERS = ("docker", "gvisor")
 DOCKER, GVISOR = ("docker",), ("gvisor",)
+MICROVM = ("microvm",)
 ELSEWHERE = ("remote", "remote-postgresql", "cluster")
 """At a server: in its own process, with either database, and on a worker of a cluster."""
 CLUSTER = ("cluster",)

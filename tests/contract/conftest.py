@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import differences
 import engine
+import machines
 import pytest
 import sampling
 from containers import EMPTY, LendSandbox, OpenContainers, lent, open_containers, without_spares
@@ -36,7 +37,7 @@ ELSEWHERE = [
     *("remote", "cluster"),
     *(["remote-postgresql"] if sampling.is_whole() and os.geteuid() == 0 else ()),
 ]
-BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), *ELSEWHERE]
+BACKENDS = ["native", *((*engine.BACKENDS, machines.BACKEND) if os.geteuid() == 0 else ()), *ELSEWHERE]
 
 
 _SERVERS = {"remote": "sqlite_server", "remote-postgresql": "postgresql_server", "cluster": "cluster_server"}
@@ -64,8 +65,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _takes_too_long(item: pytest.Item) -> bool:
-    """These are about interpreters and compilers, not about the backend, and gVisor takes many minutes for them."""
-    return item.path.name in NOT_ON_GVISOR and "[gvisor" in item.name
+    """These are about interpreters and compilers, not about the backend, and gVisor, or a processor of
+    software, takes many minutes for them."""
+    return item.path.name in NOT_ON_GVISOR and differences.backend_of(item) in ("gvisor", machines.BACKEND)
 
 
 def _is_of_client(item: pytest.Item) -> bool:
@@ -82,14 +84,19 @@ def _is_shown_by_remote(item: pytest.Item) -> bool:
 def _lacks_language(item: pytest.Item) -> bool:
     """The image of the tests has some; that a policy finds the others in an image that has them is the same code."""
     wanted = {mark.args[0] for mark in item.iter_markers("language")} | {differences.parameter_of(item, "language")}
-    has = {"", "python", "sh", "bash", *engine.LANGUAGES}
-    return differences.backend_of(item) in engine.BACKENDS and not wanted <= has
+    backend, has = differences.backend_of(item), {"", "python", "sh", "bash"}
+    if backend == machines.BACKEND:
+        return not wanted <= has
+    return backend in engine.BACKENDS and not wanted <= {*has, *engine.LANGUAGES}
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
+        without_spares(monkeypatch)
+    if request.param == machines.BACKEND:
+        require(machines.missing() is None, machines.missing() or "")
         without_spares(monkeypatch)
     if request.param in differences.ELSEWHERE:
         request.getfixturevalue("elsewhere")

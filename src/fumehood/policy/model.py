@@ -54,11 +54,11 @@ class Policy(Section):
     name: Text | None = Field(
         default=None, description="A name for people and records. It changes nothing that is enforced."
     )
-    backend: Literal["auto", "native", "docker", "gvisor"] = Field(
+    backend: Literal["auto", "native", "docker", "gvisor", "microvm"] = Field(
         default="auto",
         description=(
             "What makes the sandbox. `auto` is `native`: processes on this kernel. `docker` and `gvisor` "
-            "are containers; gVisor has a kernel of its own."
+            "are containers; gVisor has a kernel of its own. `microvm` is a machine with a kernel of its own, in QEMU."
         ),
     )
     strict: bool = Field(
