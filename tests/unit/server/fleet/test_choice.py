@@ -19,7 +19,7 @@ NEEDS = SandboxNeeds("acme", "digest", "native")
 
 
 def worker(name: str, *, tenants: tuple[str, ...] = (), **entry: object) -> KnownWorker:
-    usual = {
+    usual: dict[str, object] = {
         "epoch": 1,
         "client": 1,
         "slots": 10,
