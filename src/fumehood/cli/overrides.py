@@ -37,7 +37,6 @@ _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 _NEW_RULE = re.compile(
     r"add (a rule such as )?\{host: ([^ ,]+), ports: \[(\d+)\](?:, private: true)?\} to network\.allow"
 )
-_PACKAGE = re.compile(r"add packages=\['([\w.-]+)'\](?:, or box\.install\('[\w.-]+'\))?")
 _ANOTHER_PORT = re.compile(r"add \d+ to ports of network\.allow\[\d+\]")
 _SETTING = re.compile(r"set (\w+: \w+) in network\.allow\[\d+\]")
 
@@ -88,7 +87,7 @@ def add_changes(
     """Adds the options that change a policy."""
     add = parser.add_argument
     parser.set_defaults(publish=[])
-    add("--backend", metavar="NAME", help=f"{limits}: auto, native, docker or gvisor")
+    add("--backend", metavar="NAME", help=f"{limits}: auto, native, docker, gvisor or microvm")
     add("--timeout", metavar="TIME", help=f"{limits}: 500ms, 30s, 2m")
     add("--memory", metavar="SIZE", help=f"{limits}: 256M, 1G")
     add("--cpus", metavar="N", type=float, help=f"{limits}: 0.5, 2")
@@ -213,7 +212,9 @@ def name_flags(text: str) -> str:
     for key, flag in _FLAGS.items():
         if key.startswith("resources."):
             text = text.replace(key, flag)
-    return _NEW_RULE.sub(_as_flag, _PACKAGE.sub(r"add --with \1, or --project DIR if it is a file of yours", text))
+    from fumehood.sandbox.module_hint import ADVICE
+
+    return _NEW_RULE.sub(_as_flag, ADVICE.sub(r"add --with \1, or --project DIR if it is a file of yours", text))
 
 
 def tell_denials(chosen: Arguments, refused: tuple[Denial, ...]) -> None:

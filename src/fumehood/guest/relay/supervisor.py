@@ -22,7 +22,7 @@ from ..isolation import kernel
 from ..isolation.steps import StepError, step
 from ..program import shutdown, start
 from ..program.refusals import read_refusal
-from ..program.run_clock import RunClock
+from ..program.run_clock import RunClock, send_to_group
 from . import child, scratch, usage
 from .isolation import RelayIsolation, acting_as
 from .process_group import ProcessGroup
@@ -69,11 +69,11 @@ class Supervisor:
     def __init__(self, run: RunStart) -> None:
         self._run = run
         self._reply = socket.socket(fileno=run.descriptors[0])
-        self._clock = RunClock(self._send_signal, self._send_usage)
+        self._clock = RunClock(self._send_signal, self._send_to_group, self._send_usage)
         self._status: int | None = None
-        self._counts = usage.failures()
         self._deaths = _notice_deaths()
         self._processes = self._hold_processes()
+        self._counts = self._processes.failures()
         self._full = _full_disks()
         self._channel, theirs = wire.socket_pair()
         with theirs:
@@ -130,6 +130,10 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 os.kill(self._program, number)
 
+    def _send_to_group(self, number: int) -> None:
+        if self._status is None:
+            send_to_group(self._program, number)
+
     def _send_usage(self) -> None:
         if self._status is None:  # otherwise its end is sent next, with what it has used
             self._tell({"usage": usage.of_process(self._program)})
@@ -156,7 +160,7 @@ class Supervisor:
 
     def _trouble(self, others: int) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
-        now = usage.failures()
+        now = self._processes.failures()
         with acting_as(self._run.isolation.spec["user"]):
             folder = scratch.open_run_folder(self._run.folder)
         return {

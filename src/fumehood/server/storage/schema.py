@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fumehood.server.storage.database import StorageError
 
-VERSION = "2"
+VERSION = "3"
 """Of the tables; in the table `facts`, so that a server of another version does not use them."""
 FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 READ_VERSION = "SELECT value FROM facts WHERE name = 'schema'"
@@ -44,6 +44,10 @@ TABLES: dict[str, str] = {
     "secrets": (
         "tenant TEXT NOT NULL, name TEXT NOT NULL, sealed TEXT NOT NULL, author TEXT NOT NULL, "
         "created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, name)"
+    ),
+    "sessions": (
+        "tenant TEXT NOT NULL, sha256 TEXT PRIMARY KEY, principal TEXT NOT NULL, scopes TEXT NOT NULL, "
+        "signed_in DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL"
     ),
     "instances": (
         "instance TEXT PRIMARY KEY, started DOUBLE PRECISION NOT NULL, seen DOUBLE PRECISION NOT NULL, "
