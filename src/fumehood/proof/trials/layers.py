@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fumehood.backends.selection import select_backend
+from fumehood.policy.commands import judge_argv
 from fumehood.proof.laboratory import Laboratory
 from fumehood.proof.program import require_refusals
 from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack
@@ -212,7 +213,8 @@ report(
     umask=os.umask(0),
     blocked=len(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
     ignored=sorted(n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN),
-    packages=[n for p in site.getsitepackages() if os.path.isdir(p) for n in os.listdir(p) if n.startswith("fumehood")],
+    # Of `pip` there is what passes its calls on.
+    packages=[n for path in site.getsitepackages() if os.path.isdir(path) for n in os.listdir(path) if n != "pip"],
 )
 """,
     )
@@ -251,6 +253,39 @@ report(
     return _require(found, {**expected, "priorities": [0, 0]})
 
 
+@attack("commands", "Execute from a program, where no checker looks: one that no rule names, a file, and memory.")
+async def execute_what_is_not_named(lab: Laboratory) -> str:
+    _require_native(lab)
+    if not lab.policy.commands.allow or judge_argv(lab.policy.commands, [_UNNAMED]).allowed:
+        raise NotTestedError(f"the policy names no programs, or {_UNNAMED} is one of them")
+    tried = await lab.attempts(
+        """
+        import subprocess
+
+        def written():
+            with open("written", "w") as file:
+                file.write("#!/bin/sh\\necho it ran\\n")
+            os.chmod("written", 0o700)
+            return subprocess.run(["./written"], capture_output=True).stdout
+
+        def from_memory():
+            with open(program, "rb") as file:
+                content = file.read()
+            descriptor = os.memfd_create("it")
+            os.write(descriptor, content)
+            return subprocess.run([f"/proc/self/fd/{descriptor}"], pass_fds=[descriptor], capture_output=True).stdout
+
+        attempt("a program", lambda: subprocess.run([program], capture_output=True).stdout)
+        attempt("a file that it wrote", written)
+        attempt("a file in memory", from_memory)
+        """,
+        program=_UNNAMED,
+    )
+    return require_refusals(tried, ["a program", "a file that it wrote", "a file in memory"])
+
+
+_UNNAMED = "/usr/bin/id"
+
 TRIALS: tuple[Trial, ...] = (
     find_privileges,
     be_without_a_filter,
@@ -261,4 +296,5 @@ TRIALS: tuple[Trial, ...] = (
     share_with_another_run,
     find_the_callers_process,
     take_what_the_kernel_counts,
+    execute_what_is_not_named,
 )
