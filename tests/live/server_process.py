@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from live.loaded_hood import start_python
+from live.loaded_hood import start_interpreter, start_python
 from live.traces import wait_until
 
 from fumehood.audit.inspection import check, open_store
@@ -105,16 +105,24 @@ class ServerFolder:
 
     @contextmanager
     def served(
-        self, settings: Mapping[str, object] | None = None, variables: Mapping[str, str] | None = None
+        self,
+        settings: Mapping[str, object] | None = None,
+        variables: Mapping[str, str] | None = None,
+        *,
+        from_nothing: bool = False,
     ) -> Iterator[ServerProcess]:
-        """Killed at the end, if it still lives."""
+        """Killed at the end, if it still lives.
+
+        One whose memory is measured starts from nothing: a fork has all that it writes to from then on as its own.
+        """
         file = self.state.parent / f"{self.state.name}.json"
         listen, e2b = (f"127.0.0.1:{port}" for port in self.ports)
         own = {"listen": listen, "e2b": e2b, "state": str(self.state), "database": self.database}
         file.write_text(json.dumps({**own, **(settings or {})}))
-        command = (_LAUNCHER, "serve", "--config", file)
+        command = (str(_LAUNCHER), "serve", "--config", str(file))
         variables = {**os.environ, **(variables or {})}
-        with self.log.open("w") as log, start_python(*command, stdout=log, stderr=log, env=variables) as process:
+        start = start_interpreter if from_nothing else start_python
+        with self.log.open("w") as log, start(*command, stdout=log, stderr=log, env=variables) as process:
             try:
                 yield ServerProcess(process, *self._addresses(process))
             finally:

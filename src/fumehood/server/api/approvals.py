@@ -61,8 +61,12 @@ async def use_approval(server: Server, caller: Caller, id: Id, given: ApprovalUs
     request = await _find(server, caller, id)
     if request.asked_by != caller.name:
         raise NotFoundError("question")
+    if request.edited is not None and given.digest != request.edited.digest:
+        raise RequestConflictError(
+            "it was approved with changes: make the call of `approved`, and use it by its digest"
+        )
     store, trail = _store(server, caller)
-    await asyncio.to_thread(partial(store.use, id, given.digest, trail))
+    await asyncio.to_thread(partial(store.use, id, request.call.digest if request.edited else given.digest, trail))
     return PlainJson(_described(await _find(server, caller, id)))
 
 
@@ -111,4 +115,9 @@ def _described(request: ApprovalRequest) -> dict[str, object]:
         "expires_at": request.expires_at,
         "answered_by": request.answered_by,
         "reason": request.reason,
+        "approved": _edited(request.edited) if request.edited else None,
     }
+
+
+def _edited(call: ToolCall) -> dict[str, object]:
+    return {"arguments": dict(call.arguments), "digest": call.digest}

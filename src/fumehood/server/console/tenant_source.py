@@ -11,6 +11,8 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
+from fumehood.server.console.verification_state import Verification
+from fumehood.server.events import RecordsRead
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.records import list_open
 from fumehood.server.tenants.quotas import Quota, count_open, read_limits
@@ -26,6 +28,8 @@ class TenantSource:
     def __init__(self, server: ServerState, tenant: str) -> None:
         self.server, self.title = server, tenant
         self.feed = NewsFeed(lambda: self.log)
+        self.verification = Verification(self.verify)
+        self.views: set[tuple[str, str, str]] = set()
 
     @property
     def log(self) -> AuditLog:
@@ -39,6 +43,12 @@ class TenantSource:
 
     def verify(self) -> Report:
         return check(self.server.chains.folder_of(self.title) / "audit", None)
+
+    async def note_reading(self, principal: Principal, count: int) -> None:
+        await self.server.chains.own(principal).write(RecordsRead("console", 0, count))
+
+    def sign_all(self) -> int:
+        return self.log.sign_all()
 
     async def open_sandboxes(self) -> Sequence[SandboxRow]:
         return [
