@@ -10,16 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import seen
 from ablation import can_run, copied_repository, weakened
 from protections import ONLY_TOGETHER, PROTECTIONS
 
-TABLE = Path(__file__).with_name("NOTICED.md")
 RICH = """
 name: everything
 filesystem:
@@ -35,8 +34,6 @@ resources: {cpu_time: 20s}
 PLAIN = "name: plain\n"
 POLICIES = {"plain": PLAIN, "rich": RICH}
 NOT_NOTICED = "not noticed"
-_HEAD = "|---|---|\n"
-_ROW = re.compile(r"^\| `(.+?)` \| (.+) \|$", re.MULTILINE)
 
 
 def main() -> int:
@@ -52,7 +49,7 @@ def main() -> int:
                 noticed = proofs(copy) if can_run(copy) else "no program runs at all"
             print(f"{', '.join(names)}: {noticed}", flush=True)
             if arguments.keep:
-                keep(", ".join(names), noticed)
+                seen.keep_noticed(", ".join(names), noticed)
     return 0
 
 
@@ -82,13 +79,6 @@ def broken_trials(copy: Path, policy: str) -> list[str]:
             return [f"no report ({done.stderr.strip()[-120:]})"]
         observations = json.loads(reports[0].read_text())["observations"]
         return sorted({one["name"] for one in observations if one["result"] == "broken"})
-
-
-def keep(names: str, noticed: str) -> None:
-    text = TABLE.read_text()
-    rows = dict(_ROW.findall(text)) | {names: noticed}
-    table = "".join(f"| `{name}` | {rows[name]} |\n" for name in sorted(rows))
-    TABLE.write_text(text.partition(_HEAD)[0] + _HEAD + table)
 
 
 if __name__ == "__main__":
