@@ -134,9 +134,15 @@ class ServerFolder:
         return found[1], found[2]
 
     def rows(self) -> list[tuple[str, str, str | None, str | None]]:
-        """Tenant, id, instance, and cause of the end of each sandbox; of an SQLite file."""
+        """Tenant, id, instance, and cause of the end of each sandbox."""
+        statement = "SELECT tenant, id, instance, cause FROM sandboxes"
+        if self.database.startswith("postgresql:"):
+            import psycopg
+
+            with psycopg.connect(self.database) as connection:
+                return connection.execute(statement).fetchall()
         with closing(sqlite3.connect(self.database.removeprefix("sqlite:///"))) as connection:
-            return connection.execute("SELECT tenant, id, instance, cause FROM sandboxes").fetchall()
+            return connection.execute(statement).fetchall()
 
     def records(self, tenant: str) -> list[Record]:
         with closing(open_store(self._log(tenant))) as store:

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
+import postgresql
 import pytest
 import sampling
 from e2b import AsyncSandbox as E2bSandbox
@@ -24,7 +25,7 @@ from live.traces import cgroups_of, descendants, is_alive, mounts, wait_until
 import fumehood
 from fumehood.errors import FumehoodError
 
-KILLS = sampling.amount(2, whole=200)
+KILLS = sampling.amount(1, whole=200)
 LONGEST_SECONDS = 1.0
 # The others are killed while sandboxes open.
 AMONG_RUNS = 0.75
@@ -244,10 +245,22 @@ async def killed(server: ServerProcess, clients: list[Clients], begin: Callable[
     return following
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """The address of one; None for the server's own file."""
+    if request.param == "sqlite":
+        yield None
+        return
+    with postgresql.running() as postgres:
+        yield postgres.create_database()
+
+
 @pytest.mark.serial
 @pytest.mark.timeout(3600)
-def test_a_server_killed_at_random_moments_leaves_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
-    folder = ServerFolder.at(tmp_path / "state")
+def test_a_server_killed_at_random_moments_leaves_nothing_and_does_nothing_twice(
+    database: str | None, tmp_path: Path
+) -> None:
+    folder = ServerFolder.at(tmp_path / "state", database)
     with counting() as effects, ExitStack() as lives:
         keys = {name: folder.add_tenant(name, {"effects": policy(effects.port), "asking": ASKING}) for name in TENANTS}
         mounted = mounts()
