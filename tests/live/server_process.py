@@ -30,7 +30,7 @@ from fumehood.server.tenants.quotas import Quota, set_limit
 from fumehood.server.tenants.tenants import create_tenant
 
 _LISTENING = re.compile(r"listening at (\S+), for E2B's SDKs at (\S+)")
-_PLENTY = 1e9
+_PLENTY = 1e14
 _SECONDS_TO_START = 60.0
 _LAUNCHER = Path(__file__).with_name("server_launcher.py")
 

@@ -17,6 +17,7 @@ from fumehood.remote.answers.parts import Parts, SandboxOwner
 from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.link import LinkClosedError
+from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
@@ -29,8 +30,11 @@ _log = logging.getLogger(__name__)
 class SandboxService:
     """Serves one open sandbox to one client. The sandbox may itself be elsewhere: on a worker of a cluster."""
 
-    def __init__(self, box: AsyncSandbox | RemoteSandbox, owner: SandboxOwner) -> None:
-        self.conversations = Conversations(self._begun, is_client=False)
+    def __init__(
+        self, box: AsyncSandbox | RemoteSandbox, owner: SandboxOwner, account: MemoryAccount | None = None
+    ) -> None:
+        """`account` bounds what messages of several clients hold together."""
+        self.conversations = Conversations(self._begun, is_client=False, account=account)
         self._owner, self._parts = owner, Parts(box, owner, self._close_for_client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None

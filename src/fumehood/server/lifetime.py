@@ -100,16 +100,21 @@ async def open_server(
         placement, requests = _placement(fleet, tenancy), RequestQuota(database)
         authenticator = Authenticator(database, settings.oidc)
         stack.push_async_callback(authenticator.close)
+        connections = TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant)
         server = ServerState(
             settings,
             database,
             authenticator,
-            SandboxRegistry(database, instance, tenancy, placement, requests, strict=settings.strict, tracing=tracing),
+            SandboxRegistry(
+                *(database, instance, tenancy, placement, requests, connections.memory_of),
+                strict=settings.strict,
+                tracing=tracing,
+            ),
             tenancy,
             chains,
             sealing,
             requests,
-            TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant),
+            connections,
             BackgroundRuns(),
             ArchiveTransfers(),
             Metrics(),

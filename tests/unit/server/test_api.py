@@ -147,6 +147,24 @@ async def test_an_approval_is_given_by_another_key_for_what_was_shown(host: Host
     assert (await agent.post(f"{place}:use", json={"digest": question["digest"]})).status_code == 403
 
 
+async def test_a_key_that_makes_keys_does_not_answer_itself_with_one_of_them(host: Hosted) -> None:
+    owner = await host.tenant("acme")
+
+    async def made(by: httpx.AsyncClient, *scopes: str) -> httpx.AsyncClient:
+        return host.client((await by.post("/keys", json={"name": "k", "scopes": scopes})).json()["key"])
+
+    asking, answering = await made(owner, "run"), await made(owner, "approve", "keys")
+    grandchild = await made(answering, "approve")
+    person = await host.key("acme", [Scope.APPROVE])
+    for who, others in ((owner, (answering, grandchild)), (asking, (owner, answering, grandchild))):
+        question = (await who.post("/approvals", json={"tool": "t", "arguments": {}, "policy": "closed"})).json()
+        yes = {"approved": True, "digest": question["digest"]}
+        for other in others:
+            refused = await other.post(f"/approvals/{question['id']}", json=yes)
+            assert (refused.status_code, "count as one" in refused.json()["detail"]) == (403, True)
+        assert (await person.post(f"/approvals/{question['id']}", json=yes)).json()["state"] == "approved"
+
+
 async def test_the_records_of_a_tenant_verify_and_reading_them_is_recorded(host: Hosted, tmp_path: Path) -> None:
     client, other = await host.tenant("acme"), await host.tenant("other")
     await client.delete(f"/sandboxes/{await open_sandbox(client)}")

@@ -1,7 +1,7 @@
 """Approvals over HTTP: a caller asks, another one answers with the digest that was shown, and the answer is used once.
 
 Each tenant has a store of its own. The one who asks never answers: an agent's key with the scope `approve` would let
-its model say yes to itself.
+its model say yes to itself, and so would one that makes another key for that.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.server.api.models import ApprovalAnswerBody, ApprovalDetails, ApprovalUse, Id, NewApproval
 from fumehood.server.api.problems import NotFoundError, PlainJson, RequestConflictError
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
+from fumehood.server.identity.keys import family_of
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.tenants.catalogue import find_policy
 from fumehood.tools.approvals import AnsweredError, ApprovalAnswer, ApprovalRequest, ApprovalStore
@@ -70,8 +71,7 @@ async def use_approval(server: Server, caller: Caller, id: Id, given: ApprovalUs
 async def answer_approval(server: Server, caller: Caller, id: Id, given: ApprovalAnswerBody) -> Response:
     """Yes or no to exactly what has this digest. The first answer counts."""
     request = await _find(server, caller, id)
-    if request.asked_by == caller.name:
-        raise DeniedError("the key that asked cannot answer; another one with the scope 'approve' can")
+    await _check_other(server, caller, request.asked_by)
     if request.call.digest != given.digest:
         raise RequestConflictError("the digest is not that of the question; look at it again, and answer what it shows")
     answer = ApprovalAnswer(approved=given.approved, reason=given.reason, by=caller.name)
@@ -80,6 +80,18 @@ async def answer_approval(server: Server, caller: Caller, id: Id, given: Approva
         return PlainJson(_described(await asyncio.to_thread(store.answer, id, answer, trail)))
     except AnsweredError as error:
         raise RequestConflictError(str(error)) from None
+
+
+async def _check_other(server: RunningServer, caller: Principal, asked_by: str) -> None:
+    """DeniedError for the one who asked, under whatever name: a key that may make keys can have made the other."""
+    if asked_by == caller.name:
+        raise DeniedError("the key that asked cannot answer; another one with the scope 'approve' can")
+    families = [await family_of(server.database, caller.tenant, each) for each in (asked_by, caller.name)]
+    if families[0] == families[1]:
+        raise DeniedError(
+            "the key that asked and this one were made with each other, or with the same key, and count as one; "
+            "answer with a key that the server's operator made (`hood key create`), or as a person with a token"
+        )
 
 
 async def _find(server: RunningServer, caller: Principal, identifier: str) -> ApprovalRequest:

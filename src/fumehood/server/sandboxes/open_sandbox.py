@@ -7,15 +7,16 @@ without a call, and at its `expires`, it is closed whatever happens in it.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from contextlib import suppress
 from typing import Protocol
 
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.service import SandboxService
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
+from fumehood.server.sandboxes.access_tokens import AccessTokens
 from fumehood.server.sandboxes.errors import SandboxClosedError
 from fumehood.server.sandboxes.opening import Opening
 from fumehood.server.sandboxes.placement import PlacedSandbox
@@ -28,6 +29,8 @@ _LAST_ANSWERS_SECONDS, _PAUSE_SECONDS = 2.0, 0.01
 
 class OwningRegistry(Protocol):
     """What an open sandbox asks of the registry that it is in."""
+
+    def memory_of(self, tenant: str) -> MemoryAccount: ...
 
     async def admit_call(self, principal: Principal) -> None: ...
 
@@ -58,8 +61,8 @@ class OpenSandbox:
     ) -> None:
         self.id, self.principal, self.box = identifier, principal, box
         self.opening, self.times = opening, opening.times
-        self._token, self._registry = token, registry
-        self.service = SandboxService(box, self)
+        self.tokens, self._registry = AccessTokens(principal.name, token), registry
+        self.service = SandboxService(box, self, registry.memory_of(principal.tenant))
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = None
         """When the client's connection was lost, if it had one and has none now."""
@@ -74,9 +77,6 @@ class OpenSandbox:
     async def open(self) -> None:
         await self.box.__aenter__()
         self._watch = asyncio.ensure_future(self._watch_times())
-
-    def is_token(self, token: str) -> bool:
-        return hmac.compare_digest(self._token.encode(), token.encode())
 
     async def admit_call(self, call: str) -> None:
         """What the key that opened it does not let its holder do by HTTP is not done by the channel, either."""

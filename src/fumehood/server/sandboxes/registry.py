@@ -12,6 +12,7 @@ from functools import partial
 from fumehood.audit.trail import Trail
 from fumehood.errors import QuotaError, UsageError
 from fumehood.policy import Policy
+from fumehood.remote.memory import MemoryAccount
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
@@ -41,11 +42,16 @@ class SandboxRegistry:
         tenancy: Tenancy,
         placement: Placement,
         requests: RequestQuota,
+        memory_of: Callable[[str], MemoryAccount],
         *,
         strict: bool = True,
         tracing: Tracing = OFF,
     ) -> None:
-        """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say."""
+        """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say.
+
+        `memory_of` gives the account of a tenant, in which all its channels count what they hold.
+        """
+        self.memory_of = memory_of
         self._database, self.instance, self._placement = database, instance, placement
         self._tenancy, self._requests = tenancy, requests
         self._strict, self._tracing = strict, tracing
@@ -161,7 +167,9 @@ class SandboxRegistry:
         await opened.close("closed")
 
     async def close_all_of(self, principals: Collection[str], cause: str) -> None:
-        """Sandboxes that were opened with keys that do not hold any more."""
+        """Sandboxes that were opened with keys that do not hold any more; to others those keys lose access."""
+        for opened in self._open.values():
+            opened.tokens.withdraw(principals)
         theirs = [opened for opened in self._open.values() if opened.principal.name in principals]
         await asyncio.gather(*(opened.close(cause) for opened in theirs))
 
