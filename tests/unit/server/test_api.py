@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import random
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +114,35 @@ async def test_files_leave_only_as_the_policy_says_and_with_their_digest(host: H
     assert (await client.get(f"/sandboxes/{sandbox}/files/b")).status_code == 403
     assert (await client.get(f"/sandboxes/{sandbox}/files/out/none")).status_code == 404
     assert (await client.delete(f"/sandboxes/{sandbox}/files/b")).status_code == 204
+
+
+async def test_a_large_file_is_recorded_before_its_first_byte_leaves_and_again_before_its_last(host: Hosted) -> None:
+    client = await host.tenant("acme")
+    text = "version: 1\nfilesystem: {outputs: ['**']}\n"
+    assert (await client.put("/policies/mine", json={"text": text})).status_code == 200
+    place = f"/sandboxes/{await open_sandbox(client, policy='mine')}/files/x"
+    log = host.server.chains.log_of("acme")
+
+    def recorded() -> list[str]:
+        return [record.kind for record in log.find(Query(kind="file")) if record.kind != "file.in"]
+
+    content = random.randbytes(12 * 1024 * 1024)
+    assert (await client.put(place, content=content)).status_code == 204
+    async with client.stream("GET", place) as answer:
+        assert (answer.headers["content-length"], "repr-digest" in answer.headers) == (str(len(content)), False)
+        chunks = answer.aiter_raw()
+        read = len(await anext(chunks))
+        assert recorded() == ["file.begun"]
+        read += sum([len(chunk) async for chunk in chunks])
+    assert (read, recorded()) == (len(content), ["file.begun", "file.out"])
+    asked = await client.get(place, headers={"Want-Repr-Digest": "sha-512=0, sha-256=5"})
+    digest = b64encode(hashlib.sha256(content).digest()).decode()
+    assert (asked.headers["repr-digest"], asked.content) == (f"sha-256=:{digest}:", content)
+    async with client.stream("GET", place) as answer:
+        await anext(answer.aiter_raw())
+    async with asyncio.timeout(30):
+        while recorded()[4:] != ["file.begun", "file.broken"]:
+            await client.get("/health/live")
 
 
 async def test_a_policy_is_changed_tested_explained_and_compared(host: Hosted) -> None:
