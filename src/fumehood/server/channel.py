@@ -132,7 +132,7 @@ class SandboxChannel:
             "sandbox": opened.id,
             "token": token,
             "linger": opened.times.linger,
-            "policy": pack_policy(opened.box.policy),
+            "policy": pack_policy(opened.shown_policy),
             "enforcement": dict(opened.box.enforcement),
         }
         try:

@@ -42,6 +42,10 @@ class InstanceLocks:
         finally:
             lock.close()
 
+    def names(self) -> frozenset[str]:
+        """Instances that live, or are not known to have ended."""
+        return frozenset(path.name.partition(".")[0] for path in self._folder.glob("srv_*"))
+
     def take_released(self) -> list[str]:
         """Instances of this machine whose processes have ended; each is returned once."""
         return [each for path in self._folder.glob("srv_*") if (each := self._taken(path))]

@@ -30,6 +30,7 @@ from fumehood.server.lost_servers import LostServers
 from fumehood.server.sandboxes.placement import LocalPlacement, Placement
 from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import SandboxRegistry
+from fumehood.server.sandboxes.sent_mounts import SentMounts
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
 from fumehood.server.shipping.shipping import AuditShipping
@@ -90,6 +91,9 @@ async def open_server(
         await chains.own().write(events.ServerStarted(instance, __version__))
         others = LostServers(database, chains, locks, instance, is_shared=is_shared(settings.database_url))
         await others.settle()
+        mounts = SentMounts(settings.folder, instance, settings.limits.mounts_of_tenant)
+        await asyncio.to_thread(mounts.remove_left, locks.names())
+        stack.push_async_callback(mounts.close)
         shipping = AuditShipping(settings.shipping if ships else {}, settings.folder)
         stack.push_async_callback(asyncio.to_thread, shipping.stop)
         shipping.start()
@@ -106,7 +110,7 @@ async def open_server(
             database,
             authenticator,
             SandboxRegistry(
-                *(database, instance, tenancy, placement, requests, connections.memory_of),
+                *(database, instance, tenancy, placement, requests, connections.memory_of, mounts),
                 strict=settings.strict,
                 tracing=tracing,
             ),
@@ -205,6 +209,7 @@ async def look_after(server: ServerState) -> None:
     await server.tenancy.meters.settle_all()
     await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
     server.registry.forks.release_old()
+    await server.registry.mounts.release_old()
 
 
 async def collect_old(server: ServerState) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from fumehood.guest.contract.frames import FrameError
+from fumehood.policy import Policy
 from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.service import SandboxService
@@ -20,6 +21,7 @@ from fumehood.server.sandboxes.access_tokens import AccessTokens
 from fumehood.server.sandboxes.errors import SandboxClosedError
 from fumehood.server.sandboxes.opening import Opening
 from fumehood.server.sandboxes.placement import PlacedSandbox
+from fumehood.server.sandboxes.sent_mounts import mounted_from
 
 _ALWAYS = frozenset({"close", "port.close", "session.close", "background.kill"})
 """Calls that end something: they are not counted, so that a tenant at its quota can still do so."""
@@ -90,6 +92,14 @@ class OpenSandbox:
 
     async def change_policy(self, wanted: object) -> None:
         await self._registry.change_policy(self, wanted)
+
+    @property
+    def shown_policy(self) -> Policy:
+        """As its client knows it: mounts of what was sent along have the client's names for it."""
+        if not self.opening.mounts:
+            return self.box.policy
+        sources = {each.target: each.source for each in self.opening.policy.filesystem.mounts}
+        return mounted_from(self.box.policy, sources)
 
     @property
     def tenant(self) -> str:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from fumehood.audit.trail import Trail
@@ -25,6 +26,7 @@ from fumehood.server.sandboxes.opening import Opening
 from fumehood.server.sandboxes.placement import PlacedSandbox, Placement, PlacementRequest
 from fumehood.server.sandboxes.policy_change import changed_policy
 from fumehood.server.sandboxes.records import SandboxRecord
+from fumehood.server.sandboxes.sent_mounts import SentMounts, mounted_from
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.meter import DatabaseAwayError
@@ -43,6 +45,7 @@ class SandboxRegistry:
         placement: Placement,
         requests: RequestQuota,
         memory_of: Callable[[str], MemoryAccount],
+        mounts: SentMounts,
         *,
         strict: bool = True,
         tracing: Tracing = OFF,
@@ -51,7 +54,7 @@ class SandboxRegistry:
 
         `memory_of` gives the account of a tenant, in which all its channels count what they hold.
         """
-        self.memory_of = memory_of
+        self.memory_of, self.mounts = memory_of, mounts
         self._database, self.instance, self._placement = database, instance, placement
         self._tenancy, self._requests = tenancy, requests
         self._strict, self._tracing = strict, tracing
@@ -69,6 +72,10 @@ class SandboxRegistry:
         """An open sandbox, and the token for those who come back to it."""
         policy = self._as_strict(opening.policy)
         tenant = await self._tenancy.of(principal.tenant, policy)
+        if opening.mounts:
+            sent = self.mounts.take(principal, opening.mounts)
+            policy = mounted_from(policy, {target: mount.source for target, mount in sent.items()})
+            tenant = replace(tenant, mounts=frozenset(mount.source for mount in sent.values()))
         tenant.check(policy)
 
         def place(identifier: str, lost: Loss) -> PlacedSandbox:
@@ -76,7 +83,11 @@ class SandboxRegistry:
             request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
             return self._placement.place(request)
 
-        return await self._open_box(principal, opening, place)
+        try:
+            return await self._open_box(principal, opening, place)
+        except BaseException:
+            await asyncio.shield(self.mounts.release(opening.mounts.values()))
+            raise
 
     async def open_fork(self, principal: Principal, name: str, trail: Trail) -> tuple[OpenSandbox, str]:
         """A copy of a sandbox that this principal has asked for."""
@@ -130,6 +141,8 @@ class SandboxRegistry:
     async def fork(self, opened: OpenSandbox, count: int) -> list[str]:
         if not isinstance(opened.box, AsyncSandbox):
             raise UsageError("a sandbox on a worker of a cluster cannot be forked")
+        if opened.opening.mounts:
+            raise UsageError("a sandbox with mounts cannot be forked: their files are here for this one; upload them")
         with self.forks.room_for(opened.tenant, count):
             boxes = await opened.box.fork(count)
             return self.forks.keep(boxes, opened.opening, opened.principal)
@@ -141,6 +154,7 @@ class SandboxRegistry:
     async def forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)
         self._one_less.set()
+        await self.mounts.release(opened.opening.mounts.values())
         await self._end(opened.tenant, opened.id, cause)
 
     def _as_strict(self, policy: Policy) -> Policy:
