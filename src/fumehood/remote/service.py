@@ -83,6 +83,8 @@ class SandboxService:
         except Exception as error:
             _log.exception("a call of a client failed")
             await conversation.send({"failed": pack_failure(error)})
+        if not conversation.is_abandoned:
+            conversation.end()  # with the answer, in one message of the carrier
 
     async def _do(self, conversation: RemoteConversation) -> None:
         message = await conversation.receive()
