@@ -7,7 +7,7 @@ PACKAGE := .venv/.package
 READY := .venv/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := --require-hashes --only-binary :all:
-EXTRAS := docker agents mcp jupyter openai-agents pydantic-ai deepagents smolagents inspect agent-framework server postgres remote nats
+EXTRAS := docker agents mcp jupyter openai-agents pydantic-ai deepagents smolagents inspect agent-framework server console postgres remote nats
 
 # A virtual environment cannot be moved: one that was made for another folder is made anew.
 ifneq ($(shell cat $(PACKAGE) 2>/dev/null),$(CURDIR))

@@ -11,15 +11,23 @@ from pathlib import Path
 
 import differences
 import engine
+import machines
 import pytest
 import sampling
 from hypothesis import settings
+from live import loaded_hood
 
 from fumehood.audit import log as audit_log
 
 SERVER_FOLDERS = "/var/tmp/hood-server-"
 settings.register_profile("sample", max_examples=sampling.amount(30, whole=100))
 settings.load_profile("sample")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Those who test side by side share the processes that have done imports, which end with the one that began."""
+    if not hasattr(config, "workerinput"):
+        loaded_hood.begin()
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +90,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(map(_needs_engine, session.items))
     if wanted and not session.config.option.collectonly and engine.missing() is None:
         os.environ["DOCKER_HOST"] = engine.use()
+    needs_image = any(map(_needs_machines, session.items))
+    if needs_image and not session.config.option.collectonly and machines.missing() is None:
+        os.environ["FUMEHOOD_MACHINES"] = machines.use()
+
+
+def _needs_machines(item: pytest.Item) -> bool:
+    return (
+        differences.backend_of(item) == machines.BACKEND
+        or getattr(getattr(item, "module", None), "machines", None) is machines
+    )
 
 
 def _needs_engine(item: pytest.Item) -> bool:

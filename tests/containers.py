@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Generic, TypeVar
 
 import engine
+import machines
 import pytest
 
 from fumehood import AsyncSandbox, FumehoodError, Policy
@@ -47,7 +48,7 @@ class OpenContainers(Generic[AnySandbox]):
 
     def is_wanted(self, policy: Policy) -> bool:
         """Other backends open a sandbox in milliseconds."""
-        return policy.backend in engine.BACKENDS and policy.digest not in self._idle
+        return policy.backend in (*engine.BACKENDS, machines.BACKEND) and policy.digest not in self._idle
 
     def put_back(self, policy: Policy, sandbox: AnySandbox) -> list[AnySandbox]:
         """Returns which to close for it."""
@@ -75,7 +76,7 @@ async def open_containers() -> AsyncIterator[OpenContainers[AsyncSandbox]]:
 
 def without_spares(monkeypatch: pytest.MonkeyPatch) -> None:
     """No container is started for a next sandbox: tests open few of one kind. The pool has tests of its own."""
-    monkeypatch.setattr("fumehood.backends.docker.pool.SPARE_SECONDS", 0.0)
+    monkeypatch.setattr("fumehood.backends.relay.pool.SPARE_SECONDS", 0.0)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ import pytest
 
 CONTAINERS = ("docker", "gvisor")
 DOCKER, GVISOR = ("docker",), ("gvisor",)
+MICROVM = ("microvm",)
 ELSEWHERE = ("remote", "remote-postgresql", "cluster")
 """At a server: in its own process, with either database, and on a worker of a cluster."""
 CLUSTER = ("cluster",)
@@ -49,24 +50,6 @@ _COUNTLESS = (
 )
 
 DIFFERENCES = (
-    Difference(
-        CLUSTER,
-        "snapshots, forks and named sandboxes belong to the host that has them, and workers have none",
-        (
-            "test_a_sandbox_begins_with_a_snapshot_as_it_was",
-            "test_a_snapshot_that_does_not_fit_or_a_workspace_in_use_is_refused",
-            "test_forks_share_what_is_stored_and_see_nothing_of_each_other",
-            "test_a_named_sandbox_keeps_its_files_and_its_policy",
-        ),
-    ),
-    Difference(
-        CLUSTER,
-        "ports of a sandbox on a worker are not passed on",
-        (
-            "test_the_host_and_other_runs_reach_a_port_while_it_is_open",
-            "test_a_port_that_the_policy_does_not_list_is_denied",
-        ),
-    ),
     Difference(
         CLUSTER,
         "a worker is another process, which the test does not change and whose warnings it does not see",

@@ -23,11 +23,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from live.loaded_hood import handover
+from live.loaded_hood import Kind, handover
+from live.loaded_hood import run_python as run_program
 
 ROOT = Path(__file__).parents[1]
-# In these `hood` starts as it does for everybody.
-FROM_NOTHING = ("README.md", "docs/tutorial/", "docs/keeper.md")
+# In these `hood` and `python` start as they do for everybody.
+FROM_NOTHING = ("README.md", "docs/tutorial/first-run.md", "docs/keeper.md")
+# What their code imports takes seconds.
+KINDS: dict[str, Kind] = {"docs/integrations.md": "frameworks", "docs/mcp.md": "mcp"}
 ALIASES = {"sh": "console", "bash": "console", "shell": "console", "py": "python", "python3": "python"}
 FENCE = re.compile(
     r"(?:^[ ]*<!--[ ]*(?P<verb>not executed|file):?(?P<text>.*?)-->[ ]*\n\n?)?"
@@ -112,16 +115,22 @@ def prepare_folder(folder: Path, blocks: list[Block]) -> None:
 
 @cache
 def quick_hood() -> str:
-    """A folder with a `hood` that is forked from a process which has done its imports."""
+    """A folder with a `hood` and a `python` that are forked from a process which has done its imports."""
     folder = Path(tempfile.mkdtemp(prefix="hood-docs-"))
     atexit.register(shutil.rmtree, folder)
     real = Path(sys.executable).with_name("hood")
-    text = f"""#!/bin/sh
-[ "$FUMEHOOD_KEEPER" = off ] && [ "$1" != mcp ] || exec {real} "$@"
+    hood = f"""#!/bin/sh
+[ "$FUMEHOOD_KEEPER" = off ] || exec {real} "$@"
+[ "$1" = mcp ] && exec {shlex.join(handover("mcp"))} "$@"
 exec {shlex.join(handover())} "$@"
 """
-    (folder / "hood").write_text(text)
-    (folder / "hood").chmod(0o755)
+    python = f"""#!/bin/sh
+case "$1" in *.py) exec {shlex.join(handover("frameworks", "python"))} "$@" ;; esac
+exec {sys.executable} "$@"
+"""
+    for name, text in {"hood": hood, "python": python}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
     return str(folder)
 
 
@@ -143,15 +152,12 @@ def run_python(blocks: list[Block], *, name: str, folder: Path) -> str | None:
     source = ""
     for block in blocks:
         source += "\n" * (block.line - 1 - source.count("\n")) + block.text
-    run = subprocess.run(
-        [sys.executable, "-c", RUNNER, name],
-        input=source,
-        cwd=folder,
-        env=environment(folder, name),
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    place = {"cwd": folder, "env": environment(folder, name), "timeout": 240}
+    if name.startswith(FROM_NOTHING):
+        command = [sys.executable, "-c", RUNNER, name]
+        run = subprocess.run(command, input=source, capture_output=True, text=True, **place)
+    else:
+        run = run_program("-c", RUNNER, name, given=source, kind=KINDS.get(name, "hood"), **place)
     return None if run.returncode == 0 else f"python in {name} exited with {run.returncode}:\n{run.stdout}{run.stderr}"
 
 

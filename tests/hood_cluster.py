@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from dataclasses import replace
 import cluster_nats
 import hood_server
 from hood_server import RunningServer
+from live.loaded_hood import start_hood
 
 from fumehood.audit import AuditLog
 from fumehood.cli.cluster.command import WORKER_FILE
@@ -38,9 +38,9 @@ class WorkerProcess:
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "fumehood", "worker", "--folder", str(self.folder), *self._options]
+        command = ("worker", "--folder", str(self.folder), *self._options)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMEHOOD_SERVER")}
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        process = start_hood(*command, stderr=subprocess.PIPE, text=True, env=environment)
         assert process.stderr is not None
         for line in process.stderr:
             if _READY in line:

@@ -8,6 +8,7 @@ does, with the same code for docker and gVisor: they run on docker. Sessions wit
 plain shell have shown, and take the first parameter likewise; so does `hood run` by a keeper, after that by the process
 itself. The second run leaves out sandboxes at a server, which are native ones. An adapter for a framework has no code
 for a backend: `@pytest.mark.adapter` names those of its tests that run in containers too.
+A machine of its own runs a few tests (`ON_MACHINES`), with their first parameters.
 `@pytest.mark.some_parameters` is for long lists of programs that all show one mechanism: every fourth of them runs.
 PARAMETERS=all (`make test-all`) leaves nothing out.
 
@@ -22,9 +23,12 @@ from typing import TypeVar
 
 import differences
 import engine
+import machines
 import pytest
 
 ONE_IN = 4
+# Of the contract and of the attacks, in `make test`; `make test-all` has all of them.
+ON_MACHINES: frozenset[str] = frozenset()
 Amount = TypeVar("Amount", int, float)
 
 
@@ -49,7 +53,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str
     dropped: list[pytest.Item] = []
     for item in items:
         is_sampled = extent != "all" and (extent == "first" or _repeats(item, on_native)) and not _keeps_all(item)
-        is_left_out = _is_of_host(item) or _is_of_adapter(item) or _is_of_first_run(item)
+        is_left_out = _is_of_host(item) or _is_of_machines(item) or _is_of_adapter(item) or _is_of_first_run(item)
         is_repeated = extent != "all" and (is_left_out or _is_between(item, seen))
         (dropped if is_repeated or (is_sampled and seen[_kind(item)]) else kept).append(item)
         seen[_kind(item)] += 1
@@ -64,10 +68,16 @@ def _extent() -> str:
     return extent
 
 
+def _is_of_machines(item: pytest.Item) -> bool:
+    """A machine whose processor is software is slow: some tests show that the contract holds there."""
+    return differences.backend_of(item) == machines.BACKEND and _function(item).rpartition("::")[2] not in ON_MACHINES
+
+
 def _repeats(item: pytest.Item, on_native: set[str]) -> bool:
     """On containers what the native backend has shown; gVisor is slow under an engine of the tests' own, and always."""
     backend = differences.backend_of(item)
-    is_second = backend in (*engine.BACKENDS, *differences.ELSEWHERE) or _way(item) in ("ipython", "keeper")
+    is_elsewhere = backend in (*engine.BACKENDS, machines.BACKEND, *differences.ELSEWHERE)
+    is_second = is_elsewhere or _way(item) in ("ipython", "keeper")
     return backend == "gvisor" or (is_second and _function(item) in on_native)
 
 

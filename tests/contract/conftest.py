@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import differences
 import engine
+import machines
 import pytest
 import sampling
 from containers import EMPTY, LendSandbox, OpenContainers, lent, open_containers, without_spares
@@ -26,6 +27,7 @@ from fumehood.audit import AuditLog, Query
 from fumehood.remote.server import connect
 
 if TYPE_CHECKING:
+    from hood_cluster import WorkerProcess
     from hood_server import RunningServer
 
 
@@ -35,7 +37,7 @@ ELSEWHERE = [
     *("remote", "cluster"),
     *(["remote-postgresql"] if sampling.is_whole() and os.geteuid() == 0 else ()),
 ]
-BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), *ELSEWHERE]
+BACKENDS = ["native", *((*engine.BACKENDS, machines.BACKEND) if os.geteuid() == 0 else ()), *ELSEWHERE]
 
 
 _SERVERS = {"remote": "sqlite_server", "remote-postgresql": "postgresql_server", "cluster": "cluster_server"}
@@ -47,7 +49,10 @@ NOT_REMOTE = (
     "test_mounts.py",
     "test_surroundings.py",
 )
-ON_CLUSTER = ("test_background.py", "test_files.py", "test_sandbox.py", "test_sessions.py", "test_stdin.py")
+ON_CLUSTER = (
+    *("test_background.py", "test_files.py", "test_ports.py", "test_sandbox.py"),
+    *("test_sessions.py", "test_snapshots.py", "test_stdin.py"),
+)
 # Its names and upstreams are known to the gateway of the test process; a worker is another one.
 NOT_ON_CLUSTER = ("test_network.py",)
 NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
@@ -60,8 +65,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _takes_too_long(item: pytest.Item) -> bool:
-    """These are about interpreters and compilers, not about the backend, and gVisor takes many minutes for them."""
-    return item.path.name in NOT_ON_GVISOR and "[gvisor" in item.name
+    """These are about interpreters and compilers, not about the backend, and gVisor, or a processor of
+    software, takes many minutes for them."""
+    return item.path.name in NOT_ON_GVISOR and differences.backend_of(item) in ("gvisor", machines.BACKEND)
 
 
 def _is_of_client(item: pytest.Item) -> bool:
@@ -78,14 +84,19 @@ def _is_shown_by_remote(item: pytest.Item) -> bool:
 def _lacks_language(item: pytest.Item) -> bool:
     """The image of the tests has some; that a policy finds the others in an image that has them is the same code."""
     wanted = {mark.args[0] for mark in item.iter_markers("language")} | {differences.parameter_of(item, "language")}
-    has = {"", "python", "sh", "bash", *engine.LANGUAGES}
-    return differences.backend_of(item) in engine.BACKENDS and not wanted <= has
+    backend, has = differences.backend_of(item), {"", "python", "sh", "bash"}
+    if backend == machines.BACKEND:
+        return not wanted <= has
+    return backend in engine.BACKENDS and not wanted <= {*has, *engine.LANGUAGES}
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
+        without_spares(monkeypatch)
+    if request.param == machines.BACKEND:
+        require(machines.missing() is None, machines.missing() or "")
         without_spares(monkeypatch)
     if request.param in differences.ELSEWHERE:
         request.getfixturevalue("elsewhere")
@@ -102,15 +113,20 @@ def sqlite_server() -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="session")
-def cluster_server() -> Iterator[RunningServer]:
-    """One whose sandboxes are on a worker, which is another process."""
+def server_and_worker() -> Iterator[tuple[RunningServer, WorkerProcess]]:
+    """A server whose sandboxes are on a worker, which is another process."""
     import hood_cluster
 
     with hood_cluster.running_cluster() as cluster:
         running = cluster.server()
-        cluster.worker("w1", "--slots", "200")
+        worker = cluster.worker("w1", "--slots", "200")
         hood_cluster.wait_for_workers(running, 1)
-        yield running
+        yield running, worker
+
+
+@pytest.fixture(scope="session")
+def cluster_server(server_and_worker: tuple[RunningServer, WorkerProcess]) -> RunningServer:
+    return server_and_worker[0]
 
 
 @pytest.fixture(scope="session")
@@ -148,8 +164,19 @@ def recorded(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Re
     if "elsewhere" not in request.fixturenames:
         log = AuditLog.at(tmp_path / "audit")
         return Recorded(log, {"audit": log}, 0)
-    server: RunningServer = request.getfixturevalue("server")
-    return Recorded(server.log, {}, max((record.seq for record in server.log.find(Query())), default=0))
+    log = _log_elsewhere(request)
+    return Recorded(log, {}, max((record.seq for record in log.find(Query())), default=0))
+
+
+def _log_elsewhere(request: pytest.FixtureRequest) -> AuditLog:
+    """What happens in a sandbox is recorded by the host that has it."""
+    if differences.backend_of(request.node) != "cluster":  # pyright: ignore[reportUnknownMemberType]
+        server: RunningServer = request.getfixturevalue("server")
+        return server.log
+    import hood_server
+
+    worker: WorkerProcess = request.getfixturevalue("server_and_worker")[1]
+    return worker.log_of(hood_server.TENANT)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import differences
 import engine
+import machines
 import pytest
 import sampling
 from containers import LendSandbox, OpenContainers, lent, open_containers, without_spares
@@ -23,7 +24,7 @@ from fumehood import AsyncSandbox, Policy
 pytest.register_assert_rewrite("escape.laboratory")
 
 # An engine of the tests' own needs root; an ordinary user attacks what an ordinary user has.
-BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
+BACKENDS = ["native", *((*engine.BACKENDS, machines.BACKEND) if os.geteuid() == 0 else ())]
 SECONDS_OF_TRIES = sampling.amount(0.3, whole=4)
 _unused_inode_limits = itertools.count(40_000)
 
@@ -38,6 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
+        without_spares(monkeypatch)
+    if request.param == machines.BACKEND:
+        require(machines.missing() is None, machines.missing() or "")
         without_spares(monkeypatch)
     return request.param
 

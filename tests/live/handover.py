@@ -12,11 +12,11 @@ import sys
 _STATUS_BYTES = 32
 
 
-def main(address: str, *arguments: str) -> int:
-    wanted = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
+def main(address: str, program: str, *arguments: str) -> int:
+    wanted = {"program": program, "arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, open(os.memfd_create("request"), "w+b") as file, socket.socket(socket.AF_UNIX) as server:
-        file.write(json.dumps({**wanted, "owns_terminal": False, "ignored": []}).encode())
+        file.write(json.dumps({**wanted, "owns_terminal": False, "owns_session": False, "ignored": []}).encode())
         file.flush()
         server.connect(address)
         socket.send_fds(server, [b"start"], [theirs.fileno(), file.fileno(), 0, 1, 2])

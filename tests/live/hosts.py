@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+from live.loaded_hood import start_python
 
 TWENTY_RUNS = """
 import anyio, fumehood
@@ -42,8 +43,8 @@ ONE_RUN = "import fumehood; print(fumehood.run('print(42)').stdout, end='')"
 @contextmanager
 def open_host(program: str) -> Iterator[subprocess.Popen[str]]:
     """The host's process; killed at the end if it still lives."""
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as host:
+    command = ("-W", "ignore", "-c", program)
+    with start_python(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as host:
         try:
             yield host
         finally:
@@ -52,8 +53,8 @@ def open_host(program: str) -> Iterator[subprocess.Popen[str]]:
 
 def run_host(program: str, *, seconds: float = 60) -> str:
     """What a host prints; it must end well and in time. Children that it forked are ended with it."""
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as host:
+    command = ("-W", "ignore", "-c", program)
+    with start_python(*command, stdout=subprocess.PIPE, text=True, start_new_session=True) as host:
         try:
             output, _ = host.communicate(timeout=seconds)
         finally:

@@ -38,7 +38,7 @@ def parameters(*arguments: str | Path) -> StdioServerParameters:
 
 def quick_parameters(*arguments: str | Path) -> StdioServerParameters:
     """The same without the second that the imports take."""
-    command, *front = handover(is_mcp=True)
+    command, *front = handover("mcp")
     return StdioServerParameters(command=command, args=[*front, "mcp", *map(str, arguments)], env=environment())
 
 

@@ -9,13 +9,13 @@ import re
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from live.loaded_hood import start_python
 from live.traces import wait_until
 
 from fumehood.audit.inspection import check, open_store
@@ -59,7 +59,9 @@ class ServerProcess:
         return self.process.pid
 
     def client(self, key: str, seconds: float = 30) -> httpx.Client:
-        return httpx.Client(base_url=f"{self.url}/v1", headers={"Authorization": f"Bearer {key}"}, timeout=seconds)
+        return httpx.Client(
+            base_url=f"{self.url}/v1", headers={"Authorization": f"Bearer {key}"}, timeout=seconds, verify=False
+        )
 
     def is_ready(self) -> bool:
         return httpx.get(f"{self.url}/v1/health/ready", timeout=30).status_code == 200
@@ -110,9 +112,9 @@ class ServerFolder:
         listen, e2b = (f"127.0.0.1:{port}" for port in self.ports)
         own = {"listen": listen, "e2b": e2b, "state": str(self.state), "database": self.database}
         file.write_text(json.dumps({**own, **(settings or {})}))
-        command = [sys.executable, str(_LAUNCHER), "serve", "--config", str(file)]
+        command = (_LAUNCHER, "serve", "--config", file)
         variables = {**os.environ, **(variables or {})}
-        with self.log.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log, env=variables) as process:
+        with self.log.open("w") as log, start_python(*command, stdout=log, stderr=log, env=variables) as process:
             try:
                 yield ServerProcess(process, *self._addresses(process))
             finally:

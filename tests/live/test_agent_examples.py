@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from engine import BACKENDS, missing
+from live.loaded_hood import run_python
 from outside import SECRET_VARIABLE, open_outside
 from requirements import require
 
@@ -118,8 +117,7 @@ async def test_a_writer_and_an_executor_by_messages(tmp_path: Path) -> None:
 def test_an_example_runs_as_a_program(name: str, tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
     place = {**kept, "FUMEHOOD_AUDIT": str(tmp_path / "audit"), "FUMEHOOD_APPROVALS": str(tmp_path / "approvals")}
-    command = [sys.executable, str(FOLDER / f"{name}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, env=place, timeout=100)
+    done = run_python(FOLDER / f"{name}.py", env=place)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = [line for line in done.stdout.splitlines() if len(line) > 40]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import NamedTuple
 
 import pytest
 from live.cli_host import open_terminal
+from live.loaded_hood import handover, run_hood, run_python
 from unit.server.test_serve import served, until
 
 from fumehood import Policy, Sandbox
 from fumehood.audit import AuditLog, Query
 
 ROOT = Path(__file__).resolve().parents[2]
-HOOD = [sys.executable, "-m", "fumehood"]
 
 
 class Place(NamedTuple):
@@ -34,9 +33,8 @@ class Place(NamedTuple):
         log = AuditLog.at(folder)
         return len(list(log.find(Query(kind="run.finished"))))
 
-    def hood(self, *words: str, given: bytes = b"", **variables: str) -> subprocess.CompletedProcess[bytes]:
-        environment = {**os.environ, **self.variables, **variables}
-        return subprocess.run([*HOOD, *words], input=given, capture_output=True, env=environment, timeout=110)
+    def hood(self, *words: str, given: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        return run_hood(*words, given=given, env={**os.environ, **self.variables, **variables})
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +66,8 @@ WITH_FOLDER = ("agent/analyst.py", "analyst/analyse.py")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_agents_and_teams(place: Place, name: str, tmp_path: Path) -> None:
     before = place.runs()
-    program = [sys.executable, str(ROOT / "examples" / name), *([str(tmp_path)] if name in WITH_FOLDER else [])]
-    done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, **place.variables}, timeout=280)
+    folder = [tmp_path] if name in WITH_FOLDER else []
+    done = run_python(ROOT / "examples" / name, *folder, env={**os.environ, **place.variables}, timeout=280)
     assert done.returncode == 0, done.stderr
     assert [words for words in EXAMPLES[name] if words not in done.stdout] == []
     assert place.runs() > before
@@ -79,17 +77,17 @@ def test_a_login_takes_commands_to_the_server_and_a_logout_takes_them_back(place
     file = {"FUMEHOOD_LOGIN": str(tmp_path / "login.json")}
     url, key = place.variables["FUMEHOOD_SERVER"], place.variables["FUMEHOOD_KEY"]
     here = Place(place.state, file)
-    wrong = here.hood("login", url, given=b"fh_aaaaaaaa_wrong\n")
+    wrong = here.hood("login", url, given="fh_aaaaaaaa_wrong\n")
     assert (wrong.returncode != 0, (tmp_path / "login.json").exists()) == (True, False)
-    assert b"of acme" in here.hood("login", url, given=f"{key}\n".encode()).stdout
+    assert "of acme" in here.hood("login", url, given=f"{key}\n").stdout
     assert oct((tmp_path / "login.json").stat().st_mode & 0o777) == "0o600"
     before = place.runs()
-    assert here.hood("run", "-c", "print(6 * 7)").stdout == b"42\n"
+    assert here.hood("run", "-c", "print(6 * 7)").stdout == "42\n"
     assert place.runs() == before + 1
-    assert url.encode() in here.hood("whoami").stdout
-    assert here.hood("run", "-c", "print(1)", FUMEHOOD_SERVER="").stdout == b"1\n"
+    assert url in here.hood("whoami").stdout
+    assert here.hood("run", "-c", "print(1)", FUMEHOOD_SERVER="").stdout == "1\n"
     assert here.hood("logout").returncode == 0
-    assert b"this machine" in here.hood("whoami").stdout
+    assert "this machine" in here.hood("whoami").stdout
     assert place.runs() == before + 1
 
 
@@ -99,7 +97,7 @@ def test_named_sandboxes_have_every_verb(place: Place, tmp_path: Path) -> None:
     assert hood("sandbox", "create", "work", "--policy", str(tmp_path / "p.yaml")).returncode == 0
     made = hood("sandbox", "exec", "work", "--", "sh", "-c", "mkdir out; echo 1 > out/a; echo 2 > b")
     assert made.returncode == 0, made.stderr
-    assert hood("sandbox", "exec", "work", "-c", "print(open('b').read())").stdout == b"2\n\n"
+    assert hood("sandbox", "exec", "work", "-c", "print(open('b').read())").stdout == "2\n\n"
     (tmp_path / "c").write_text("3")
     assert hood("sandbox", "cp", str(tmp_path / "c"), "work:out/").returncode == 0
     assert hood("sandbox", "cp", "work:out/c", str(tmp_path / "d")).returncode == 0
@@ -111,13 +109,13 @@ def test_named_sandboxes_have_every_verb(place: Place, tmp_path: Path) -> None:
         assert "b" not in archive.getnames()
     assert hood("sandbox", "import", str(tar), "back").returncode == 0
     assert hood("sandbox", "create", "begun", "--from", "base").returncode == 0
-    listed = hood("sandbox", "list").stdout.decode()
+    listed = hood("sandbox", "list").stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["back", "begun", "copy", "work"]
-    assert b"base" in hood("sandbox", "show", "work").stdout
+    assert "base" in hood("sandbox", "show", "work").stdout
     assert hood("sandbox", "rm", "work", "copy", "back", "begun").returncode == 0
     assert hood("sandbox", "rm", "--snapshot", "base").returncode == 0
     gone = hood("sandbox", "exec", "work", "--", "true")
-    assert (gone.returncode != 0, b"no such named sandbox" in gone.stderr) == (True, True)
+    assert (gone.returncode != 0, "no such named sandbox" in gone.stderr) == (True, True)
 
 
 def test_a_shell_has_its_terminal_there(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +138,9 @@ async def test_mcp_and_adapters_open_their_sandboxes_there(place: Place, monkeyp
     for name, value in place.variables.items():
         monkeypatch.setenv(name, value)
     before = place.runs()
+    command, *words = handover("mcp")
     environment = {**os.environ, **place.variables}
-    async with Client(StdioServerParameters(command=HOOD[0], args=[*HOOD[1:], "mcp"], env=environment)) as client:
+    async with Client(StdioServerParameters(command=command, args=[*words, "mcp"], env=environment)) as client:
         answer = await client.call_tool("python", {"code": "print(6 * 7)"})
         assert "42" in str(answer.content)
     with SandboxBackend() as backend:

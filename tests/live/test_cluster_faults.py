@@ -7,8 +7,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,11 +18,14 @@ import pytest
 import sampling
 from hood_cluster import RunningCluster, WorkerProcess, running_cluster, wait_for_workers, wait_until, wait_until_gone
 from hood_server import TENANT, RunningServer
+from live.loaded_hood import run_hood
 from upstreams import Web, serving
 
 from fumehood import Policy
 from fumehood.audit.store import Query
-from fumehood.errors import FumehoodError
+from fumehood.cluster.workspace_calls import ANSWERS as WORKSPACE_CALLS
+from fumehood.errors import DeniedError, FumehoodError, UsageError
+from fumehood.remote.calls import ask
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.server import Server, connect
 from fumehood.results import Cause, RunResult
@@ -150,6 +151,44 @@ async def _kill_during_runs(
         return Counter(await asyncio.gather(*runs))
 
 
+async def test_a_named_sandbox_goes_on_at_another_worker_with_what_was_saved(
+    cluster: RunningCluster, server: RunningServer, hood: Server
+) -> None:
+    """Its store is the server's. What was not saved is lost with the worker, and nothing else."""
+    policy = Policy(filesystem={"outputs": ["**"]})
+    first = cluster.worker("first")
+    wait_for_workers(server, 1)
+    async with hood.open("notes", policy, create=True) as box:
+        await box.files.write("kept", "saved")
+        await box.save()
+        await box.files.write("kept", "not saved")
+        first.kill()
+    wait_until_gone(server)
+    second = cluster.worker("second")
+    wait_for_workers(server, 1)
+    async with hood.open("notes") as box:
+        assert await box.files.read("kept") == b"saved"
+        await box.files.write("kept", "at the second")
+    async with hood.open("notes") as box:
+        assert await box.files.read("kept") == b"at the second"
+        copies = await box.fork(2)
+        for copy in copies:
+            async with copy:
+                assert await copy.files.read("kept") == b"at the second"
+    second.kill()
+    wait_until_gone(server)
+
+
+async def test_a_client_cannot_have_the_whole_workspace_as_its_server_can(hood: Server, worker: WorkerProcess) -> None:
+    async with hood.sandbox() as box:
+        await box.run("open('inner', 'w').write('not an output')")
+        for call in WORKSPACE_CALLS:
+            with pytest.raises(UsageError, match="the server does not know"):
+                await ask(box._connection.conversations, {"do": call, "what": "it"})  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(DeniedError):
+            await box.files.read("inner")
+
+
 async def test_a_run_goes_on_while_nats_is_away_for_a_moment(
     cluster: RunningCluster, hood: Server, worker: WorkerProcess
 ) -> None:
@@ -226,8 +265,7 @@ async def test_a_worker_of_one_tenant_gets_nothing_of_others(
 
 
 def verified(log: Path, *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "fumehood", "audit", "verify", str(log), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_hood("audit", "verify", log, *options)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -19,7 +19,7 @@ from requirements import require
 
 from fumehood import AsyncBackgroundRun, AsyncSandbox, Cause, Policy, Stdout
 from fumehood.backends.docker import DockerBackend
-from fumehood.backends.docker.pool import ContainerPool
+from fumehood.backends.relay.pool import GuestPool
 from fumehood.backends.selection import select_backend
 from fumehood.errors import StepFailedError
 
@@ -244,7 +244,7 @@ async def _pause_spare(policy: Policy) -> str:
     return spare
 
 
-def _pool(policy: Policy) -> ContainerPool:
+def _pool(policy: Policy) -> GuestPool:
     backend = select_backend(policy)
     assert isinstance(backend, DockerBackend)
     assert backend._pool is not None

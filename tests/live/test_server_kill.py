@@ -116,7 +116,7 @@ class Clients:
 
     def _client(self, key: str) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {key}"}
-        return httpx.AsyncClient(base_url=f"{self._server.url}/v1", headers=headers, timeout=30)
+        return httpx.AsyncClient(base_url=f"{self._server.url}/v1", headers=headers, timeout=30, verify=False)
 
     async def _http(self) -> None:
         async with self._client(self._keys.own) as client:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from live.loaded_hood import run_python
 
 from fumehood import Policy
 from fumehood.cli.entry import run_command
@@ -95,7 +94,6 @@ EXAMPLES = FOLDER.parent
 )
 def test_a_program_without_what_it_needs_says_so_in_one_line(program: str, said: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GITHUB_TOKEN"}
-    command = [sys.executable, str(EXAMPLES / program)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    done = run_python(EXAMPLES / program, env=environment)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(said)

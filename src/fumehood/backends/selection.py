@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fumehood.backends.native.cells import PoolSizes
 
 _CONTAINERS = ("docker", "gvisor")
+_MACHINES = "microvm"
 _sizes: dict[ProcessKey, PoolSizes] = {}
 
 
@@ -25,6 +26,8 @@ def select_backend(policy: Policy) -> Backend:
     name = policy.backend
     if name in _CONTAINERS:
         return _docker(process_key(), name)
+    if name == _MACHINES:
+        return _microvm(process_key())
     return _native(process_key())
 
 
@@ -33,7 +36,7 @@ def use_prestart(policy: Policy, prestart: Prestart) -> None:
 
     To be called before the process's first sandbox.
     """
-    if policy.backend in _CONTAINERS:
+    if policy.backend in (*_CONTAINERS, _MACHINES):
         prestart.abandon()
     else:
         _native(process_key()).use_prestart(prestart)
@@ -49,7 +52,7 @@ def use_pool_sizes(sizes: PoolSizes) -> None:
 def start_cell_early(policy: Policy, prestart: Prestart) -> None:
     """As `use_prestart`, and the interpreter becomes a cell while the caller does other things."""
     use_prestart(policy, prestart)
-    if policy.backend not in _CONTAINERS:
+    if policy.backend not in (*_CONTAINERS, _MACHINES):
         _native(process_key()).start_cell_early(policy)
 
 
@@ -68,6 +71,15 @@ def _docker(process: ProcessKey, name: str) -> Backend:
     from fumehood.backends.docker import DockerBackend
 
     backend = DockerBackend(name)
+    atexit.register(_close_own, backend.close, process)
+    return backend
+
+
+@cache
+def _microvm(process: ProcessKey) -> Backend:
+    from fumehood.backends.microvm import MicroVMBackend
+
+    backend = MicroVMBackend()
     atexit.register(_close_own, backend.close, process)
     return backend
 

@@ -21,7 +21,11 @@ bash:  echo 'source <(hood completion bash)' >> ~/.bashrc
 zsh:   echo 'source <(hood completion zsh)' >> ~/.zshrc
 fish:  hood completion fish > ~/.config/fish/completions/hood.fish
 """
-_VALUES = {"--language": " ".join(LANGUAGES), "--backend": "auto native docker gvisor", "--policy": " ".join(NAMES)}
+_VALUES = {
+    "--language": " ".join(LANGUAGES),
+    "--backend": "auto native docker gvisor microvm",
+    "--policy": " ".join(NAMES),
+}
 # Options whose value may be a file as well.
 _TAKE_FILES = {"--policy"}
 

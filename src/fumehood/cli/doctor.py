@@ -12,6 +12,7 @@ from typing import get_args
 import anyio
 
 from fumehood.backends.docker.backend import examine as examine_containers
+from fumehood.backends.microvm.backend import examine as examine_machines
 from fumehood.backends.native.doctor import Diagnosis, MechanismCheck, MechanismState, examine
 from fumehood.backends.selection import select_backend
 from fumehood.characters import neutralise
@@ -112,6 +113,9 @@ def _backends(native_works: bool) -> list[BackendState]:
             continue
         if name in ("docker", "gvisor"):
             states.append(BackendState(name, *examine_containers(name)))
+            continue
+        if name == "microvm":
+            states.append(BackendState(name, *examine_machines()))
             continue
         try:
             select_backend(Policy(backend=name))

@@ -36,6 +36,7 @@ class Arguments(argparse.Namespace):
     mirror: str | None
     language: list[str]
     json: bool
+    vm: bool
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -55,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--language", metavar="NAME", action="append", default=[], help="besides python and sh; repeatable"
     )
+    build.add_argument("--vm", action="store_true", help="an image for the backend microvm, without any engine")
     build.set_defaults(act=_build)
     listing = verbs.add_parser("list", help="what was built", description="Images that were built, newest first.")
     listing.set_defaults(act=_list)
@@ -93,12 +95,24 @@ def _build(chosen: Arguments) -> int:
     )
     interruption = Interruption()
     try:
+        if chosen.vm:
+            return _build_for_machines(recipe, interruption)
         built = build_image(recipe, sandboxed_installer(), say, interruption.check)
     except StoppedBySignalError as error:
         say(f"{error}; nothing is left of it")
         return exitcodes.for_signal(error.signal)
     print(_in_words(built))
     print(f"to pin it, write into a policy:\n  image: {built.reference}@{built.digest}")
+    return 0
+
+
+def _build_for_machines(recipe: Recipe, interruption: Interruption) -> int:
+    from fumehood.images.machine import build_machine_image
+
+    built = build_machine_image(recipe, sandboxed_installer(), say, interruption.check)
+    size = sum(path.stat().st_size for path in (built.kernel, built.first_files, built.root))
+    name = paint(neutralise(built.name), BOLD)
+    print(f"{name}  {built.digest} ({size / _MIB:.1f} MiB, kernel {built.release}, for backend: microvm)")
     return 0
 
 

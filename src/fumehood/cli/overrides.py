@@ -88,7 +88,7 @@ def add_changes(
     """Adds the options that change a policy."""
     add = parser.add_argument
     parser.set_defaults(publish=[])
-    add("--backend", metavar="NAME", help=f"{limits}: auto, native, docker or gvisor")
+    add("--backend", metavar="NAME", help=f"{limits}: auto, native, docker, gvisor or microvm")
     add("--timeout", metavar="TIME", help=f"{limits}: 500ms, 30s, 2m")
     add("--memory", metavar="SIZE", help=f"{limits}: 256M, 1G")
     add("--cpus", metavar="N", type=float, help=f"{limits}: 0.5, 2")

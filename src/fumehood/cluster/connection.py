@@ -130,6 +130,16 @@ async def subscribe(
     await client.subscribe(subject, cb=take_own)  # pyright: ignore[reportUnknownMemberType] - a parameter not used here
 
 
+async def flush(client: Client, seconds: float = CONNECT_SECONDS) -> None:
+    """Until NATS has taken all that was said, subscriptions included.
+
+    The client's own `flush` asks ahead of what it has still to write, so that the answer does not say that this has
+    come. By then it is written, and a second question comes behind it.
+    """
+    for _ in range(2):
+        await client.flush(seconds)  # pyright: ignore[reportArgumentType] - a float does
+
+
 def jetstream(client: Client) -> JetStreamContext:
     return client.jetstream()  # pyright: ignore[reportUnknownMemberType] - likewise
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fumehood.audit.trail import Trail
 from fumehood.cluster.lease import now
 from fumehood.cluster.opening import WorkerOpening
+from fumehood.cluster.workspace_calls import ANSWERS
 from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import MessageCarrier
@@ -39,10 +40,11 @@ class HostedSandbox:
             session=opening.session,
             keep_tmp=opening.keep_tmp,
             learn=opening.learn,
+            gated=opening.gated,
             audit=trail,
             tenant=opening.tenant,
         )
-        self.service = SandboxService(self.box, self)
+        self.service = SandboxService(self.box, self, ANSWERS)
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = now()
         """When the last carrier was lost, if none is in use."""
@@ -52,12 +54,15 @@ class HostedSandbox:
         await self.box.__aenter__()
 
     def answer(self, linger: float) -> Header:
+        return self._answer(linger, self.box.enforcement)
+
+    def _answer(self, linger: float, enforcement: Mapping[str, str]) -> Header:
         return {
             "sandbox": self.id,
             "token": self._token,
             "linger": linger,
             "policy": pack_policy(self.box.policy),
-            "enforcement": dict(self.box.enforcement),
+            "enforcement": dict(enforcement),
         }
 
     def is_for(self, owner: tuple[str, str], token: str) -> bool:
@@ -101,7 +106,7 @@ class HostedSandbox:
         await self._leave(EndedByWorkerError("failed") if is_failing else None)
 
     async def fork(self, count: int) -> list[str]:
-        raise UsageError("a sandbox on a worker of a cluster cannot be forked")
+        raise UsageError("a worker keeps no copies; its server forks sandboxes")
 
     async def change_policy(self, wanted: object) -> None:
         await self.box.change_policy(unpack_policy(wanted))

@@ -25,6 +25,7 @@ class WorkerOpening:
     session: bool
     keep_tmp: bool
     learn: bool
+    gated: bool
     limits: Mapping[str, float]
     """The tenant's, for the worker's own meter."""
 
@@ -81,6 +82,7 @@ def unpack_opening(header: Header, folder: Path, meter: WorkerMeter) -> WorkerOp
             session=bool(options.get("session")),
             keep_tmp=bool(options.get("keep_tmp")),
             learn=bool(options.get("learn")),
+            gated=bool(options.get("gated")),
             limits={name: float(cast("dict[str, float]", header["limits"])[name]) for name in LIMITS},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fumehood.cluster import subjects
 from fumehood.cluster.authority import FOLDER
 from fumehood.cluster.claims import account_of, read_user_token
-from fumehood.cluster.connection import close, connect, subscribe
+from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.credentials import MemberCredentials
 from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, TakenOverError, WorkerLease, now
 from fumehood.cluster.worker_service import Owner, WorkerOffer, WorkerService
@@ -33,13 +33,15 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterWorker:
+    service_type = WorkerService
+
     def __init__(self, credentials: MemberCredentials, folder: Path, offer: WorkerOffer) -> None:
         """Whom it serves is in its credentials."""
         FOLDER.make(folder)
         claims = read_user_token(credentials.user, account_of(credentials.user))
         offer = replace(offer, tenants=claims.tenants)
         self._credentials = credentials
-        self._service = WorkerService(credentials.name, folder, offer, self._open_epoch)
+        self._service = self.service_type(credentials.name, folder, offer, self._open_epoch)
         self._lease: WorkerLease | None = None
         self._heard: dict[Owner, float] = {}
         """When each process of a server was last heard."""
@@ -64,7 +66,7 @@ class ClusterWorker:
             await subscribe(client, subjects.up(self.name, "*", "*", "*"), self._service.take)
             await subscribe(client, subjects.beat("*"), self._hear)
             await subscribe(client, subjects.order(self.name), self._obey)
-            await client.flush()
+            await flush(client)
             tasks = [asyncio.ensure_future(work) for work in (self._keep(client, lease), self._drain(drain_seconds))]
             ready()
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -25,6 +25,7 @@ from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import CarrierLostError
+from fumehood.remote.connection import PROTOCOL
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.greeting import receive_greeting
 
@@ -56,6 +57,8 @@ class WorkerOffer:
 class WorkerService:
     """`epoch` gives the epoch in which sandboxes may be opened now, or None while there is none."""
 
+    sandbox_type = HostedSandbox
+
     def __init__(self, name: str, folder: Path, offer: WorkerOffer, epoch: Callable[[], int | None]) -> None:
         self._name, self._folder, self._offer, self._epoch = name, folder, offer, epoch
         self.client: Client | None = None
@@ -64,6 +67,7 @@ class WorkerService:
         self._carriers: dict[str, SubjectCarrier] = {}
         """By the subject that messages come on."""
         self._meters: dict[str, WorkerMeter] = {}
+        self._folders: dict[str, Path] = {}
         self._logs: dict[str, AuditLog] = {}
         self._owners: dict[str, list[Owner]] = {}
         """By tenant, the servers that have opened sandboxes for it; the last one comes last."""
@@ -189,6 +193,10 @@ class WorkerService:
 
     def _check(self, header: Header) -> None:
         """The worker decides, whatever the server believed of it."""
+        if header.get("protocol") != PROTOCOL:
+            raise HostUnavailableError(
+                f"worker {self._name} speaks protocol {PROTOCOL}, not {header.get('protocol')!r}"
+            )
         tenant: Any = header.get("tenant")
         name = str(tenant.get("name")) if isinstance(tenant, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - text in any case
         epoch = self._epoch()
@@ -208,11 +216,13 @@ class WorkerService:
         meter.set_limits(opening.limits)
         log = self._logs[name] = AuditLog.at(folder / "audit")
         self._owners[name] = [*(each for each in self._owners.get(name, ()) if each != owner), owner][-_MOST_OWNERS:]
-        return HostedSandbox(opening, owner, Trail(log, opening.principal, name), self._forget)
+        return self.sandbox_type(opening, owner, Trail(log, opening.principal, name), self._forget)
 
     def _folder_of(self, tenant: str) -> Path:
+        if (known := self._folders.get(tenant)) is not None and known.is_dir():
+            return known
         subjects.check_member_name(tenant)
-        folder = self._folder / "tenants" / tenant
+        folder = self._folders[tenant] = self._folder / "tenants" / tenant
         FOLDER.make(folder.parent)
         FOLDER.make(folder)
         return folder

@@ -45,11 +45,11 @@ Heartbeat = Callable[[], None]
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def _ignore(line: str) -> None:
+def ignore(line: str) -> None:
     """Discards a line of progress."""
 
 
-def _carry_on() -> None:
+def carry_on() -> None:
     """Nothing ends the work but its end."""
 
 
@@ -63,7 +63,7 @@ class RootSource:
 
 
 def build_image(
-    recipe: Recipe, runner: InstallRunner, progress: Progress = _ignore, heartbeat: Heartbeat = _carry_on
+    recipe: Recipe, runner: InstallRunner, progress: Progress = ignore, heartbeat: Heartbeat = carry_on
 ) -> ImageFacts:
     """Blocks, for command lines. Whatever `heartbeat` raises ends it, and nothing is left.
 
@@ -79,6 +79,40 @@ def build_image(
         archive = _assemble(recipe, source, root, environment, build_dir.folder / "layer.tar", made_at, heartbeat)
         progress(f"loading {recipe.name}, {archive.layer.stat().st_size // 2**20} MiB")
         return with_engine(recipe.policy, partial(_load, archive=archive), heartbeat)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeLayer:
+    """What is known of a root file system that was written as one layer."""
+
+    made_at: int
+    user: tuple[int, int]
+    python_path: str
+    python: tuple[int, int]
+    has_packages: bool
+
+
+def make_layer(
+    recipe: Recipe,
+    machine: str,
+    build_dir: BuildDir,
+    path: Path,
+    runner: InstallRunner,
+    progress: Progress,
+    heartbeat: Heartbeat,
+    folders: tuple[str, ...] = (),
+) -> MadeLayer:
+    """A hardened root file system from Debian packages, without any engine; `folders` are further ones for it."""
+    made_at = _moment(os.environ)
+    with ExitStack() as stack:
+        source = _fetch(recipe, machine, build_dir, made_at, progress, heartbeat)
+        root = stack.enter_context(open_root(source.archive))
+        environment = _install_packages(recipe, root, source.machine, stack, runner, progress, heartbeat)
+        progress("hardening")
+        _assemble(recipe, source, root, environment, path, made_at, heartbeat, folders)
+        python, number = root.python(), add_account(root).number
+        assert python is not None
+        return MadeLayer(made_at, (number, number), *python, environment is not None)
 
 
 def _moment(variables: Mapping[str, str]) -> int:
@@ -142,6 +176,7 @@ def _assemble(
     path: Path,
     made_at: int,
     heartbeat: Heartbeat,
+    folders: tuple[str, ...] = (),
 ) -> ImageArchive:
     content = filter_content(root, recipe.languages, debian.SCAFFOLDING if recipe.base is None else NOTHING)
     _check_languages(recipe, root, content)
@@ -150,7 +185,7 @@ def _assemble(
     layer.add_root(root, content.kept)
     for name, text in {**content.changed, **account.files}.items():
         layer.add_file(name, text, 0o644)
-    for folder in ("workspace", "tmp", "run", "dev", "proc", "sys"):
+    for folder in ("workspace", "tmp", "run", "dev", "proc", "sys", *folders):
         layer.add_folder(folder, 0o1777 if folder == "tmp" else 0o755)
     if environment:
         _add_packages(layer, environment, root)

@@ -19,7 +19,11 @@ _WHOLE = frozenset({"commands", "docker"})
 
 def compute_digest(policy: Section) -> str:
     """SHA-256 over canonical JSON; the models keep equal meaning as equal data, so equal meaning is an equal digest."""
-    return "sha256:" + hashlib.sha256(canonical_meaning(policy)).hexdigest()
+    return digest_meaning(canonical_meaning(policy))
+
+
+def digest_meaning(meaning: bytes) -> str:
+    return "sha256:" + hashlib.sha256(meaning).hexdigest()
 
 
 def canonical_meaning(policy: Section) -> bytes:

@@ -54,11 +54,11 @@ class Policy(Section):
     name: Text | None = Field(
         default=None, description="A name for people and records. It changes nothing that is enforced."
     )
-    backend: Literal["auto", "native", "docker", "gvisor"] = Field(
+    backend: Literal["auto", "native", "docker", "gvisor", "microvm"] = Field(
         default="auto",
         description=(
             "What makes the sandbox. `auto` is `native`: processes on this kernel. `docker` and `gvisor` "
-            "are containers; gVisor has a kernel of its own."
+            "are containers; gVisor has a kernel of its own. `microvm` is a machine with a kernel of its own, in QEMU."
         ),
     )
     strict: bool = Field(
@@ -158,9 +158,9 @@ class Policy(Section):
     @cached_property
     def digest(self) -> str:
         """`sha256:...` over what is enforced: the same for every spelling, and whatever `name` and `tests` say."""
-        from fumehood.policy.canonical_form import compute_digest
+        from fumehood.policy.canonical_form import digest_meaning
 
-        return compute_digest(self)
+        return digest_meaning(self.meaning)
 
     @classmethod
     def of_meaning(cls, meaning: str | bytes, name: str | None = None) -> Policy:
@@ -175,6 +175,11 @@ class Policy(Section):
         from fumehood.policy.canonical_form import canonical_meaning
 
         return canonical_meaning(self)
+
+    @cached_property
+    def as_strict(self) -> Policy:
+        """The same policy, refused where a limit of it is enforced only in part."""
+        return self if self.strict else self.override({"strict": True})
 
     @property
     def workspace_bytes(self) -> int:

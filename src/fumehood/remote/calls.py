@@ -31,12 +31,14 @@ def named_loss() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def begin(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[RemoteConversation]:
+async def begin(
+    conversations: Conversations, header: Header, body: bytes = b"", *, is_last: bool = False
+) -> AsyncIterator[RemoteConversation]:
     """Leaving the block before the last answer makes the other end stop; when it is left, it has."""
     conversation: RemoteConversation | None = None
     try:
         with named_loss():
-            conversation = await conversations.begin(header, body)
+            conversation = await conversations.begin(header, body, is_last=is_last)
             yield conversation
     finally:
         if conversation is not None and not conversation.is_over:
@@ -48,8 +50,7 @@ async def begin(conversations: Conversations, header: Header, body: bytes = b"")
 @asynccontextmanager
 async def call(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[RemoteConversation]:
     """Likewise, with nothing to say but the question."""
-    async with begin(conversations, header, body) as conversation:
-        conversation.end()
+    async with begin(conversations, header, body, is_last=True) as conversation:
         yield conversation
 
 
@@ -92,9 +93,8 @@ async def _asked_to_run(
     """The conversation of a run, to which its input follows if that is a descriptor."""
     request, body = pack_request(code, options)
     stdin = options.get("stdin")
-    async with begin(conversations, do | request, body) as conversation:
+    async with begin(conversations, do | request, body, is_last=not isinstance(stdin, int)) as conversation:
         if not isinstance(stdin, int):
-            conversation.end()
             yield conversation
             return
         feeding = asyncio.ensure_future(send_input(conversation, stdin))

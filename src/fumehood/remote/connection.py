@@ -20,7 +20,7 @@ from fumehood.remote.failures import unpack_failure
 from fumehood.remote.link import LinkClosedError
 from fumehood.remote.policies import unpack_policy
 
-PROTOCOL = 1
+PROTOCOL = 2
 _FIRST_PAUSE_SECONDS = 0.05
 _MOST_PAUSE_SECONDS = 2.0
 _MAX_HEADER_BYTES = 1024 * 1024

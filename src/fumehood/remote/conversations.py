@@ -72,13 +72,18 @@ class RemoteConversation:
         self._gone = asyncio.Event()
         self._lost: BaseException | None = None
 
-    async def send(self, header: Header, body: bytes = b"") -> None:
-        """Waits while the other end reads more slowly than this one sends."""
+    async def send(self, header: Header, body: bytes = b"", *, is_last: bool = False) -> None:
+        """Waits while the other end reads more slowly than this one sends. With `is_last` there is nothing more to say,
+        which costs no message of its own.
+        """
         start = 0
         while len(body) - start > _PART_BYTES:
             await self._send_part({"part": True}, body[start : start + _PART_BYTES])
             start += _PART_BYTES
-        await self._send_part({"say": header}, body[start:])
+        await self._send_part({"say": header, "end": True} if is_last else {"say": header}, body[start:])
+        if is_last:
+            self._ended_by_us = True
+            self._all.settle(self)
 
     async def _send_part(self, header: Header, body: bytes) -> None:
         while self._window <= 0:
@@ -252,12 +257,12 @@ class Conversations:
         self._owed: deque[tuple[RemoteConversation, int]] = deque()
         """Parts whose room in the window is given back when less is held."""
 
-    async def begin(self, header: Header, body: bytes = b"") -> RemoteConversation:
+    async def begin(self, header: Header, body: bytes = b"", *, is_last: bool = False) -> RemoteConversation:
         """A new conversation, with its first message."""
         conversation = self._open[self._next] = RemoteConversation(self, self._next)
         self._next += 2
         try:
-            await conversation.send(header, body)
+            await conversation.send(header, body, is_last=is_last)
         except BaseException:
             conversation.abandon()
             raise
@@ -312,6 +317,8 @@ class Conversations:
             self._keep_part(conversation, body)
         elif "say" in header:
             self._complete(conversation, header["say"], body, header_bytes)
+            if "end" in header:
+                conversation.end_by_them()
         elif "credit" in header:
             conversation.add_credit(_checked_size(header["credit"]))
         elif "abandon" in header:

@@ -37,9 +37,9 @@ class RemoteFileService:
 
 
 @asynccontextmanager
-async def open_file_service(conversations: Conversations) -> AsyncIterator[RemoteFileService]:
+async def open_file_service(conversations: Conversations, call: str = "files") -> AsyncIterator[RemoteFileService]:
     """When the block is left without an error, everything in it is on record at the server."""
-    async with calls.begin(conversations, {"do": "files"}) as conversation:
+    async with calls.begin(conversations, {"do": call}) as conversation:
         await calls.next_answer(conversation)
         service = RemoteFileService(conversation)
         yield service

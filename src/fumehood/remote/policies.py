@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import cast
 
 from fumehood.errors import UsageError
@@ -9,6 +10,7 @@ from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.policy import AnyPolicy, Policy, read_policy
 
 _MOST_CHARACTERS = 1024 * 1024
+_MOST_KEPT, _MOST_KEPT_CHARACTERS = 64, 64 * 1024
 
 
 def pack_policy(policy: Policy) -> Header:
@@ -29,7 +31,13 @@ def unpack_policy(header: object) -> Policy:
         raise FrameError("a policy that is not complete")
     if len(meaning) > _MOST_CHARACTERS:
         raise UsageError(f"a policy means at most {_MOST_CHARACTERS} characters")
-    policy = Policy.of_meaning(meaning, name)
+    policy = (_read_again if len(meaning) <= _MOST_KEPT_CHARACTERS else Policy.of_meaning)(meaning, name)
     if policy.digest != given.get("digest"):
         raise UsageError("the policy means something else to the other end; use the same version of Fumehood at both")
     return policy
+
+
+@lru_cache(_MOST_KEPT)
+def _read_again(meaning: str, name: str | None) -> Policy:
+    """Most openings are of few policies, and to read one takes longer than everything else that an opening asks for."""
+    return Policy.of_meaning(meaning, name)

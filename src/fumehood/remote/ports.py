@@ -7,7 +7,8 @@ on, whoever sends them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import socket
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -27,19 +28,26 @@ MOST_CONNECTIONS = 64
 
 
 class RemoteExposedPort:
-    """As `AsyncExposedPort`; made by `RemoteSandbox.expose`."""
+    """As `AsyncExposedPort`; made by `RemoteSandbox.expose`.
 
-    def __init__(self, conversations: Conversations, port: int) -> None:
-        self._conversations, self.port = conversations, port
+    With `client_port` its address is that port of another machine, where a client of ours listens: nothing listens
+    here, and connections come by `admit`.
+    """
+
+    def __init__(self, conversations: Conversations, port: int, client_port: int | None = None) -> None:
+        self._conversations, self.port, self._client_port = conversations, port, client_port
+        self._is_open = False
         self._listener: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._answer: Header = {}
 
     async def open(self) -> Self:
-        self._listener = await asyncio.start_server(self._accept, LOOPBACK, 0)
-        own_port = self._listener.sockets[0].getsockname()[1]
+        self._is_open, listening_port = True, self._client_port
+        if listening_port is None:
+            self._listener = await asyncio.start_server(self._accept, LOOPBACK, 0)
+            listening_port = self._listener.sockets[0].getsockname()[1]
         try:
-            header = {"do": "port.open", "port": self.port, "client_port": own_port}
+            header = {"do": "port.open", "port": self.port, "client_port": listening_port}
             self._answer = (await calls.ask(self._conversations, header)).header
             self.url, self.address = text_of(self._answer, "url"), text_of(self._answer, "address")
         except BaseException:
@@ -57,7 +65,14 @@ class RemoteExposedPort:
 
     @property
     def is_open(self) -> bool:
-        return self._listener is not None
+        return self._is_open
+
+    def admit(self, connection: socket.socket) -> None:
+        """A connection that was accepted elsewhere, for a port whose address is there."""
+        if self._has_room:
+            self._begin(self._carry_socket(connection))
+        else:
+            connection.close()
 
     async def wait_ready(self, timeout: Seconds | None = 30) -> None:
         """Until a program listens on the port; TimeoutError if none does in time."""
@@ -66,7 +81,7 @@ class RemoteExposedPort:
 
     async def close(self) -> None:
         """When this returns nothing listens there any more, and what was asked for is in the server's audit log."""
-        if self._listener is None:
+        if not self._is_open:
             return
         self._stop()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -74,7 +89,7 @@ class RemoteExposedPort:
 
     def _stop(self) -> None:
         """Without a word to the server, which may be gone."""
-        listener, self._listener = self._listener, None
+        listener, self._listener, self._is_open = self._listener, None, False
         if listener is not None:
             listener.close()
         for task in self._connections:
@@ -89,12 +104,27 @@ class RemoteExposedPort:
         await self.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= MOST_CONNECTIONS or self._listener is None:
+        if self._has_room:
+            self._begin(self._carry(reader, writer))
+        else:
             writer.transport.abort()
-            return
-        task = asyncio.ensure_future(self._carry(reader, writer))
+
+    @property
+    def _has_room(self) -> bool:
+        return self._is_open and len(self._connections) < MOST_CONNECTIONS
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+
+    async def _carry_socket(self, connection: socket.socket) -> None:
+        try:
+            reader, writer = await asyncio.open_connection(sock=connection)
+        except BaseException:
+            connection.close()
+            raise
+        await self._carry(reader, writer)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -187,9 +187,16 @@ class RemoteSandbox:
 
         Connections go through the server, which asks for the token and records each request.
         """
+        return await self._expose(port, None)
+
+    async def expose_to(self, port: int, client_port: int) -> RemoteExposedPort:
+        """As `expose`, for a caller elsewhere; see `AsyncSandbox.expose_to`."""
+        return await self._expose(port, client_port)
+
+    async def _expose(self, port: int, client_port: int | None) -> RemoteExposedPort:
         conversations = self._open_conversations()
         check_port(self.policy, port, ())
-        exposed = await RemoteExposedPort(conversations, port).open()
+        exposed = await RemoteExposedPort(conversations, port, client_port).open()
         self._ports = [*(other for other in self._ports if other.is_open), exposed]
         return exposed
 

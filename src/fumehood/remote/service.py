@@ -13,7 +13,7 @@ import time
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.answers import background, files, ports, sandbox, sessions, snapshots
-from fumehood.remote.answers.parts import Parts, SandboxOwner
+from fumehood.remote.answers.parts import Answers, Parts, SandboxOwner
 from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.link import LinkClosedError
@@ -28,12 +28,20 @@ _log = logging.getLogger(__name__)
 
 
 class SandboxService:
-    """Serves one open sandbox to one client. The sandbox may itself be elsewhere: on a worker of a cluster."""
+    """Serves one open sandbox to one client. The sandbox may itself be elsewhere: on a worker of a cluster.
+
+    `own_answers` are calls that this client may make besides those of every client; `account` bounds what messages of
+    several clients hold together.
+    """
 
     def __init__(
-        self, box: AsyncSandbox | RemoteSandbox, owner: SandboxOwner, account: MemoryAccount | None = None
+        self,
+        box: AsyncSandbox | RemoteSandbox,
+        owner: SandboxOwner,
+        own_answers: Answers | None = None,
+        account: MemoryAccount | None = None,
     ) -> None:
-        """`account` bounds what messages of several clients hold together."""
+        self._answers = ANSWERS | (own_answers or {})
         self.conversations = Conversations(self._begun, is_client=False, account=account)
         self._owner, self._parts = owner, Parts(box, owner, self._close_for_client)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +98,7 @@ class SandboxService:
         message = await conversation.receive()
         if message is None:
             return
-        answer = ANSWERS.get(str(message.header.get("do")))
+        answer = self._answers.get(str(message.header.get("do")))
         if answer is None:
             raise UsageError(f"the server does not know {message.header.get('do')!r}; is it older than the client?")
         await self._owner.admit_call(str(message.header["do"]))

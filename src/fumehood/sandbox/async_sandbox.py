@@ -39,6 +39,7 @@ from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_polic
 from fumehood.sandbox.runs import SandboxRuns
 from fumehood.sandbox.saved_state import SavedState, find_named
 from fumehood.sandbox.session import AsyncSession
+from fumehood.sandbox.workspace_access import WorkspaceAccess
 from fumehood.tenant import LOCAL, Tenant
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class AsyncSandbox:
         self._session = self._runs.session() if session else None
         self._ports, self._watches = SandboxPorts(core), Watches(core.converse, core.policy)
         self._saved = SavedState(core, snapshot)
+        self.workspace = WorkspaceAccess(core, self._runs, self._watches, self._session, artifacts)
         self._copy = partial(
             AsyncSandbox,
             session=session,
@@ -144,7 +146,7 @@ class AsyncSandbox:
             if self._keeps_tmp:
                 opened.keep_tmp()
             await audit.opened(policy, backend.name, opened, packages, is_held=self._is_for_one_run)
-            await self._saved.restore(opened, self._artifacts)
+            await self._saved.restore(opened.files, self._artifacts)
             self._core.opened(opened, egress, stack.pop_all())
         return self
 
@@ -153,11 +155,10 @@ class AsyncSandbox:
     ) -> None:
         opened = self._core.closing()
         with anyio.CancelScope(shield=True):
-            for part in (self._runs, self._watches, *([self._session] if self._session else [])):
-                await part.close()
+            await self.workspace.end_programs()
         try:
             if error is None and opened is not None:
-                await self._saved.save_at_end(opened)
+                await self._saved.save_at_end(opened.files)
         finally:
             await self._core.stack.aclose()
         await self._core.audit.closed(is_failing=error is not None)
@@ -193,12 +194,12 @@ class AsyncSandbox:
 
     async def snapshot(self, name: str | None = None) -> Snapshot:
         """The workspace as it is now, kept on disk until it is removed or too old. No program may be running."""
-        self._check_rest("a snapshot")
+        self.workspace.check_rest("a snapshot")
         return await self._saved.snapshot(name)
 
     async def save(self) -> Snapshot:
         """Keeps the state of a named sandbox now, and not only when the block ends."""
-        self._check_rest("saving")
+        self.workspace.check_rest("saving")
         return await self._saved.save()
 
     async def fork(self, count: int = 1) -> list[AsyncSandbox]:
@@ -206,7 +207,7 @@ class AsyncSandbox:
 
         On disk they share all of it; each gets a workspace of its own when it opens.
         """
-        self._check_rest("forking")
+        self.workspace.check_rest("forking")
         copies: list[AsyncSandbox] = []
         for state in await self._saved.fork(count):
             copies.append(copy := self._copy(self.policy))
@@ -221,11 +222,6 @@ class AsyncSandbox:
         """Of a fork that is never opened: what it would begin with need not be kept for it any more."""
         if not self.is_open:
             self._saved.release()
-
-    def _check_rest(self, what: str) -> None:
-        if self._runs.are_under_way:
-            raise UsageError(f"{what} needs a workspace that no program is writing to; wait for the runs under way")
-        self._core.check_open()
 
     @options_of_runs()
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fumehood.audit.trail import Trail
 from fumehood.backends.interface import BackendSandbox, Conversation, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.errors import UsageError
@@ -43,6 +44,10 @@ class SandboxCore:
         backend, self._backend = self._backend, None
         self._egress = self._network = None
         return backend
+
+    @property
+    def trail(self) -> Trail:
+        return self.audit.trail
 
     @property
     def is_open(self) -> bool:

@@ -9,21 +9,20 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from fumehood.audit.trail import Trail
-from fumehood.backends.interface import BackendSandbox
-from fumehood.sandbox.core import SandboxCore
 from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.errors import Converse
 from fumehood.tenant import Tenant
 
 if TYPE_CHECKING:
     from fumehood.policy import Policy
-    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.sandbox.snapshots import KeptSandbox, WorkspaceState
     from fumehood.snapshots import Snapshot
 
 
 class SavedState:
     """The workspace's state on disk, if there is any: what it began with, and where it is saved."""
 
-    def __init__(self, core: SandboxCore, begin: Snapshot | str | None) -> None:
+    def __init__(self, core: KeptSandbox, begin: Snapshot | str | None) -> None:
         self._core = core
         self._state = None if begin is None else _begin_with(core.tenant, begin)
 
@@ -39,13 +38,18 @@ class SavedState:
         if self._state is not None:
             await self._state.acquire(stack, self._core.policy, trail)
 
-    async def restore(self, opened: BackendSandbox, artifacts: ArtifactTracker) -> None:
+    async def restore(self, converse: Converse, artifacts: ArtifactTracker) -> None:
         if self._state is not None:
-            await self._state.restore(self._core, opened.files, artifacts)
+            await self._state.restore(self._core, converse, artifacts)
 
-    async def save_at_end(self, opened: BackendSandbox) -> None:
+    @property
+    def is_named(self) -> bool:
+        """Whether it is saved when the sandbox is closed."""
+        return self._state is not None and self._state.is_named
+
+    async def save_at_end(self, converse: Converse) -> None:
         if self._state is not None and self._state.is_named:
-            await self._state.save(self._core, opened.files)
+            await self._state.save(self._core, converse)
 
     async def snapshot(self, name: str | None) -> Snapshot:
         return await self._made().snapshot(name, self._core, self._core.converse)

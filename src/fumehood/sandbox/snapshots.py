@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from enum import Enum
 from functools import partial
+from typing import Protocol
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
 from fumehood.audit import Attachment, Trail
+from fumehood.backends.interface import Conversation
 from fumehood.concurrency.threads import run_whole
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, deny_all
-from fumehood.sandbox.audit import SandboxAudit
 from fumehood.sandbox.audit.snapshots import (
     SandboxCreated,
     SandboxForked,
@@ -24,7 +25,6 @@ from fumehood.sandbox.audit.snapshots import (
     SnapshotMade,
     SnapshotRestored,
 )
-from fumehood.sandbox.core import SandboxCore
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.errors import Converse, explained
 from fumehood.sandbox.files.workspace_copy import WorkspaceRestorer, WorkspaceSaver, check_room
@@ -46,6 +46,28 @@ class PolicyUse(Enum):
     ONCE = "once"
     """Another one, for this use alone."""
     FROM_NOW_ON = "from now on"
+
+
+class KeptSandbox(Protocol):
+    """What snapshots need to know of a sandbox, wherever it runs."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def tenant(self) -> Tenant: ...
+
+    @property
+    def trail(self) -> Trail: ...
+
+    @property
+    def open_sessions(self) -> int:
+        """How many have a process, which may write to the workspace at any moment."""
+        ...
+
+    def converse(self) -> AbstractAsyncContextManager[Conversation]:
+        """A conversation with the file service inside."""
+        ...
 
 
 class WorkspaceState:
@@ -109,22 +131,20 @@ class WorkspaceState:
             begin.id if isinstance(begin, Snapshot) else self._store.find_snapshot(begin).snapshot
         )
 
-    async def restore(self, core: SandboxCore, converse: Converse, artifacts: ArtifactTracker) -> None:
-        manifest, policy, audit = self._base, core.policy, core.audit
+    async def restore(self, core: KeptSandbox, converse: Converse, artifacts: ArtifactTracker) -> None:
+        manifest, policy, trail = self._base, core.policy, core.trail
         if manifest is None:
             return
         if manifest.entries:
             async with explained(converse, "restore", "", policy) as conversation:
                 await WorkspaceRestorer(conversation, self._store, artifacts).restore(manifest)
-        await audit.trail.write(SnapshotRestored(manifest.id, self._name))
+        await trail.write(SnapshotRestored(manifest.id, self._name))
         if self._use is PolicyUse.FROM_NOW_ON and self._record.policy_digest != policy.digest:
-            await self._change_policy(policy, audit)
+            await self._change_policy(policy, trail)
 
-    async def _change_policy(self, policy: Policy, audit: SandboxAudit) -> None:
+    async def _change_policy(self, policy: Policy, trail: Trail) -> None:
         old, self._record = self._record, with_policy(self._record, policy)
-        await audit.trail.write(
-            SandboxPolicyChanged(old.name, old.policy_digest, policy.digest, Attachment(policy.meaning))
-        )
+        await trail.write(SandboxPolicyChanged(old.name, old.policy_digest, policy.digest, Attachment(policy.meaning)))
         await anyio.to_thread.run_sync(self._store.update, self._record)
 
     def release(self) -> None:
@@ -137,7 +157,7 @@ class WorkspaceState:
     def is_named(self) -> bool:
         return self._name is not None
 
-    async def save(self, core: SandboxCore, converse: Converse) -> Snapshot:
+    async def save(self, core: KeptSandbox, converse: Converse) -> Snapshot:
         """The state that the next use of this name begins with; durable when this returns."""
         if self._name is None:
             raise UsageError("this sandbox has no name to be saved under; use `snapshot`, or Sandbox.open(name)")
@@ -147,10 +167,10 @@ class WorkspaceState:
             self._store.update(self._record)
 
         made = await self._take(core, converse, keep)
-        await core.audit.trail.write(SandboxSaved(self._name, made.id, made.files, made.size_bytes, made.new_bytes))
+        await core.trail.write(SandboxSaved(self._name, made.id, made.files, made.size_bytes, made.new_bytes))
         return made
 
-    async def snapshot(self, name: str | None, core: SandboxCore, converse: Converse) -> Snapshot:
+    async def snapshot(self, name: str | None, core: KeptSandbox, converse: Converse) -> Snapshot:
         if name is not None:
             checked_name(name)
 
@@ -158,22 +178,22 @@ class WorkspaceState:
             self._store.record_snapshot(snapshot_record(manifest, name, self._name))
 
         made = await self._take(core, converse, keep, name)
-        await core.audit.trail.write(SnapshotMade(made.id, name, made.files, made.size_bytes, made.new_bytes))
+        await core.trail.write(SnapshotMade(made.id, name, made.files, made.size_bytes, made.new_bytes))
         return made
 
-    async def fork(self, count: int, core: SandboxCore, converse: Converse) -> list[WorkspaceState]:
+    async def fork(self, count: int, core: KeptSandbox, converse: Converse) -> list[WorkspaceState]:
         """States that begin with this one's, without a name. All of them share what is stored."""
         if not 1 <= count <= _MOST_FORKS:
             raise UsageError(f"fork({count}) cannot be; ask for 1 to {_MOST_FORKS} copies")
         leases: list[SnapshotLease] = []
         made = await self._take(core, converse, lambda manifest: leases.append(self._store.lease(manifest.id)))
-        await core.audit.trail.write(SandboxForked(made.id, count))
+        await core.trail.write(SandboxForked(made.id, count))
         shared = [leases[0], *(leases[0].share() for _ in range(count - 1))]
         return [WorkspaceState(self._tenant, made, lease=lease) for lease in shared]
 
     async def _take(
         self,
-        core: SandboxCore,
+        core: KeptSandbox,
         converse: Converse,
         keep: Callable[[SnapshotManifest], None],
         name: str | None = None,

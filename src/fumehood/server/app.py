@@ -56,6 +56,8 @@ def build_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with _said(fail), open_server(settings, fail) as server:
             app.state.server = server
+            if settings.console:
+                _mount_console(app, server)
             app.state.channel = SandboxChannel(
                 server.database,
                 server.authenticator,
@@ -109,6 +111,17 @@ def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:
         app.add_exception_handler(kind, answer_problem)  # pyright: ignore[reportArgumentType]  # of any request
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     return app
+
+
+def _mount_console(app: FastAPI, server: ServerState) -> None:
+    """Below /console: pages for people, who sign in there."""
+    from fumehood.server.console.app import build_console
+    from fumehood.server.console.routes import ROOT
+    from fumehood.server.console.server_host import ServerConsole
+
+    console = ServerConsole(server)
+    server.before_end.append(console.close)
+    app.mount(ROOT, build_console(console))
 
 
 async def _channel(socket: WebSocket) -> None:

@@ -28,6 +28,8 @@ class AuditChains:
     def __init__(self, state: Path) -> None:
         FOLDER.make(state)
         self._state = state
+        self._made: set[Path] = set()
+        """Folders that were checked."""
         self._look: asyncio.Task[None] | None = None
         self._looked = 0.0
 
@@ -48,8 +50,10 @@ class AuditChains:
         """All that is kept on this host for one tenant; made if need be."""
         check_tenant_name(tenant)
         folder = self._state / "tenants" / tenant
-        FOLDER.make(folder.parent)
-        FOLDER.make(folder)
+        if folder not in self._made or not folder.is_dir():
+            FOLDER.make(folder.parent)
+            FOLDER.make(folder)
+            self._made.add(folder)
         return folder
 
     def has_log_of(self, tenant: str) -> bool:

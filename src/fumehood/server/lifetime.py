@@ -21,6 +21,7 @@ from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
 from fumehood.server.connections import TenantConnections
+from fumehood.server.console.sessions import forget_sessions
 from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.principals import Principal
@@ -67,6 +68,8 @@ class ServerState:
     tracing: Tracing
     drain: asyncio.Event
     """Set when the server is about to end."""
+    before_end: list[Callable[[], None]]
+    """Called when connections are about to be closed: answers that have no end of their own end then."""
     fleet: Fleet | None
     """The workers of its cluster; None for a server that has its sandboxes itself."""
 
@@ -125,6 +128,7 @@ async def open_server(
             shipping,
             tracing,
             asyncio.Event(),
+            [],
             fleet,
         )
         stack.push_async_callback(_end, server, instance)
@@ -185,6 +189,7 @@ async def _keep_alive(server: ServerState, instance: str, others: LostServers, f
                 await others.settle()
                 await forget_ended(server.database)
                 await forget_answers(server.database)
+                await forget_sessions(server.database)
             if beats % _COLLECT_BEATS == 0:
                 await collect_old(server)
         except StorageError as error:

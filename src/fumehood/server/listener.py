@@ -86,6 +86,8 @@ class ServerListener:
         self._end()
 
     def _end(self) -> None:
+        for close in self._server.before_end if self._server else ():
+            close()
         if self._uvicorn is not None:
             self._uvicorn.should_exit = True
 

@@ -119,6 +119,7 @@ class ServerSettings(Section):
     strict: bool = Field(default=True, description="Refuse sandboxes whose limits this host enforces only in part.")
     limits: RequestLimits = Field(default_factory=RequestLimits.defaults)
     sandboxes: Lifetimes = Field(default_factory=Lifetimes.defaults)
+    console: bool = Field(default=True, description="Serve pages for people at /console (docs/console.md).")
     drain: Duration = Field(default=600.0, description="How long sandboxes may go on after the first SIGTERM.")
     oidc: Mapping[Annotated[Text, AfterValidator(_check_name)], IssuerSettings] = Field(
         default_factory=dict[str, IssuerSettings],

@@ -31,9 +31,9 @@ def about_shell(policy: Policy) -> str:
 
 
 def _interpreter(policy: Policy) -> str:
-    """Containers have the Python of their image, which is not known before one is open."""
-    if policy.backend in ("docker", "gvisor"):
-        return "Python of the container"
+    """Containers and machines have the Python of their image, which is not known before one is open."""
+    if policy.backend in ("docker", "gvisor", "microvm"):
+        return "Python of the image"
     return "Python {}.{}".format(*own_interpreter().version)
 
 

@@ -24,10 +24,9 @@ from fumehood import Policy, Sandbox
 from fumehood.audit import AuditLog, Trail
 from fumehood.audit.events import RunStarted
 from fumehood.audit.records import Entry, read_record
+from fumehood.audit.words import Shown, summary
 from fumehood.characters import width_of
 from fumehood.cli import exitcodes
-from fumehood.cli.audit import words
-from fumehood.cli.audit.words import Shown
 from fumehood.cli.entry import run_command
 
 WIDTH = 80
@@ -283,7 +282,7 @@ def test_a_mistake_is_one_clear_line_and_makes_nothing(
 )
 def test_messages_and_denials_are_told_in_words(kind: str, data: dict[str, object], told: str) -> None:
     entry = Entry("2026-11-16T00:00:00.000000Z", kind, "tester", None, {"agent": "a/x"}, data)
-    assert told in words.summary(Shown.of(read_record(entry.placed(1), b"")))
+    assert told in summary(Shown.of(read_record(entry.placed(1), b"")))
 
 
 def test_tail_follows_what_is_written(folder: Path) -> None:

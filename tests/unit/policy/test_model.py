@@ -351,7 +351,7 @@ def test_every_mistake_is_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         Policy(nam="x", backend="dockr", resources={"memroy": "1G", "timeout": 0})
     assert sorted(caught.value.problems) == [
-        "backend: must be one of auto, native, docker, gvisor (got 'dockr'); did you mean docker?",
+        "backend: must be one of auto, native, docker, gvisor, microvm (got 'dockr'); did you mean docker?",
         "nam: unknown key (got 'x'); did you mean name?",
         "resources.memroy: unknown key (got '1G'); did you mean memory?",
         "resources.timeout: a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5 (got 0)",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from outside import Outside, open_outside
@@ -23,6 +23,7 @@ from fumehood.server.tenants.quotas import Quota, QuotaExceededError, read_state
 from fumehood.server.tenants.usage import CPU, EGRESS, OPENINGS, add_usage, used_today, used_within
 
 pytestmark = pytest.mark.anyio
+T = TypeVar("T")
 GIB = 1024**3
 FETCH = "import socket; c = socket.create_connection(('raw.example', {port}), 5); c.sendall(b'x' * {size}); c.recv(99)"
 
@@ -141,10 +142,9 @@ async def test_what_could_not_be_written_is_counted_later_and_once(database: Dat
     meter.egress.count(500)
 
     class LostAtTheEnd:
-        @asynccontextmanager
-        async def transaction(self, tenant: str) -> AsyncIterator[Transaction]:
+        async def transact(self, tenant: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
             async with database.transaction(tenant) as transaction:
-                yield transaction
+                await work(transaction)
                 raise StorageError("the connection is lost before the commit")
 
     with pytest.raises(StorageError):

@@ -6,35 +6,31 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
+from live.loaded_hood import run_hood, start_hood
 
 from fumehood.cli.server import serve
 from fumehood.errors import UsageError
 from fumehood.server.settings import load_settings
 from fumehood.server.storage.choice import open_database
 
-HOOD = [sys.executable, "-m", "fumehood"]
-
 
 def hood(state: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "FUMEHOOD_SERVER_STATE": str(state), **variables}
-    return subprocess.run([*HOOD, *words], capture_output=True, text=True, env=environment, timeout=110)
+    return run_hood(*words, env=environment)
 
 
 @contextmanager
 def served(state: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     environment = {**os.environ, "FUMEHOOD_SERVER_STATE": str(state)}
-    command = [*HOOD, "serve", "--listen", "127.0.0.1:0", *words]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as server:
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with start_hood("serve", "--listen", "127.0.0.1:0", *words, env=environment, **streams) as server:
         assert server.stdout is not None
         try:
             yield server, server.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Awaitable
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import ANY
@@ -27,7 +28,7 @@ from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.storage import schema
 from fumehood.server.storage.choice import open_database
-from fumehood.server.storage.database import EVERYTHING, Database, DuplicateError, StorageError
+from fumehood.server.storage.database import EVERYTHING, Database, DuplicateError, StorageError, Transaction
 from fumehood.server.storage.sqlite import SqliteDatabase
 from fumehood.server.tenants.catalogue import FailedTestsError, find_policy, list_policies, put_policy
 from fumehood.server.tenants.quotas import DEFAULTS, Quota, QuotaExceededError, read_limits, set_limit
@@ -83,6 +84,43 @@ async def test_a_cancelled_transaction_leaves_nothing_and_blocks_nothing(databas
         await asyncio.gather(task, return_exceptions=True)
     async with database.transaction("acme") as transaction:
         assert await transaction.rows("SELECT * FROM quotas") == []
+
+
+async def test_work_that_is_committed_together_fails_alone(database: Database) -> None:
+    async def insert(name: str, error: type[Exception] | None = None) -> str:
+        async def work(transaction: Transaction) -> str:
+            await transaction.execute(INSERT, "acme", name, 1, "me")
+            if error:
+                raise error
+            found = await transaction.row("SELECT COUNT(*) AS n FROM quotas WHERE name = ?", name)
+            return f"{name}: {found and found['n']}"
+
+        return await database.transact("acme", work)
+
+    wanted = [insert("a"), insert("b", RuntimeError), insert("a"), insert("c"), insert("nul\0"), insert("d", KeyError)]
+    outcomes = await asyncio.gather(*wanted, return_exceptions=True)
+    kinds = [outcome if isinstance(outcome, str) else type(outcome) for outcome in outcomes]
+    assert kinds == ["a: 1", RuntimeError, DuplicateError, "c: 1", UsageError, KeyError]
+    async with database.transaction("acme") as transaction:
+        assert [row["name"] for row in await transaction.rows("SELECT name FROM quotas ORDER BY name")] == ["a", "c"]
+
+
+async def test_work_whose_commit_fails_has_not_happened_for_any_of_its_callers(tmp_path: Path) -> None:
+    """A disk that is full: SQLite takes back the whole of it."""
+    database = open_database(f"sqlite:///{tmp_path}/server.db")
+    await database.prepare()
+    async with database.transaction("acme") as transaction:
+        await transaction.rows("PRAGMA max_page_count = 1")  # it becomes the pages that there are
+
+    def insert(name: str, size: int) -> Awaitable[int]:
+        return database.transact("acme", lambda each: each.execute(INSERT, "acme", name, 1, "m" * size))
+
+    outcomes = await asyncio.gather(insert("a", 1), insert("b", 100_000), insert("c", 1), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StorageError] * 3
+    assert await insert("d", 1) == 1
+    async with database.transaction("acme") as transaction:
+        assert [row["name"] for row in await transaction.rows("SELECT name FROM quotas")] == ["d"]
+    await database.close()
 
 
 async def test_two_servers_admit_no_more_than_one_quota_allows(database_url: str, database: Database) -> None:

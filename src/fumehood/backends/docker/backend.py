@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from fumehood.backends.docker import enforcement, socket_buffers
 from fumehood.backends.docker.commands_folder import make_commands_folder
@@ -27,12 +23,12 @@ from fumehood.backends.docker.mounts import (
     look_at_mounts,
     refuse_strangers,
 )
-from fumehood.backends.docker.pool import ContainerPool
 from fumehood.backends.docker.sandbox import container_sandbox
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import mount_identities, refuse_sockets_aside
+from fumehood.backends.relay.loop import BackendLoop
+from fumehood.backends.relay.pool import GuestPool
 from fumehood.backends.runs.sandbox import GuestSandbox
-from fumehood.concurrency.portal import LoopThread
 from fumehood.errors import FumehoodError, UnenforceableError
 from fumehood.host.interpreter import own_interpreter
 from fumehood.policy import Docker, Policy
@@ -41,8 +37,6 @@ from fumehood.tenant import LOCAL, Tenant
 RUNTIMES = {"docker": None, "gvisor": "runsc"}
 # To find the interpreter that was lent to an image.
 _MORE_ATTEMPTS = 2
-
-T = TypeVar("T")
 
 
 class DockerBackend:
@@ -53,10 +47,9 @@ class DockerBackend:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._lock = threading.Lock()
-        self._thread: LoopThread | None = None
+        self._loop = BackendLoop()
         self._engines: dict[tuple[str, ...], Engine] = {}
-        self._pool: ContainerPool | None = None
+        self._pool = GuestPool[Container]()
         self._pythonless: set[str] = set()
         """Digests of images, as starting a container with them has shown."""
 
@@ -66,7 +59,7 @@ class DockerBackend:
 
     async def has_packages(self, policy: Policy, request: str, tenant: Tenant = LOCAL) -> bool:
         """The image was made with them: see `hood image build --policy`."""
-        return await self._in_loop(partial(self._has_packages, policy, request, tenant))
+        return await self._loop.call(partial(self._has_packages, policy, request, tenant))
 
     async def _has_packages(self, policy: Policy, request: str, tenant: Tenant) -> bool:
         """In the loop."""
@@ -83,21 +76,20 @@ class DockerBackend:
         # gVisor lets programs connect to no socket of the host.
         are_searched = self.name == "gvisor" or await refuse_sockets_aside(policy, self.name)
         opening = partial(self._open, policy, packages, ports, identities, mounts, are_searched, tenant)
-        design, container = await self._in_loop(opening, self._dispose)
+        design, container = await self._loop.call(opening, self._dispose)
         try:
             report = self._decide(design, container)
-            sandbox = container_sandbox(self._portal(), container, design, report)
+            sandbox = container_sandbox(self._loop.portal(), container, design, report)
             try:
                 yield sandbox
             finally:
                 sandbox.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._in_loop(partial(self._let_go, container))
+                await self._loop.call(partial(self._let_go, container))
 
     async def _let_go(self, container: Container) -> None:
         """In the loop. Its runs are over; what is left of it is ours, and the engine takes its time to remove it."""
-        assert self._pool is not None
         try:
             await container.bridge.close()
         finally:
@@ -203,7 +195,6 @@ class DockerBackend:
             raise
 
     async def _take(self, key: str, engine: Engine, design: Design) -> Container:
-        assert self._pool is not None
         return await self._pool.take(key, partial(start_container, engine, design))
 
     def _engine(self, section: Docker) -> Engine:
@@ -212,42 +203,17 @@ class DockerBackend:
             self._engines[key] = Engine(section)
         return self._engines[key]
 
-    def _portal(self) -> Any:
-        with self._lock:
-            if self._thread is None:
-                self._thread = LoopThread()
-                self._thread.__enter__()
-                self._pool = ContainerPool()
-            return self._thread.portal
-
-    async def _in_loop(self, work: Callable[[], Any], dispose: Callable[[Future[Any]], None] | None = None) -> Any:
-        """Runs `work` in the backend's loop, while ours goes on. A result after cancellation goes to `dispose`."""
-        portal = await anyio.to_thread.run_sync(self._portal)
-        future: Future[Any] = portal.start_task_soon(work)
-        try:
-            return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
-            future.cancel()
-            if dispose:
-                future.add_done_callback(dispose)
-            raise
-
-    def _dispose(self, done: Future[Any]) -> None:
-        """In the loop: the caller was cancelled, perhaps when its container was there already."""
-        if not done.cancelled() and done.exception() is None and self._pool:
-            self._pool.discard(done.result()[1])
+    def _dispose(self, opened: tuple[Design, Container]) -> None:
+        """In the loop: the caller was cancelled when its container was there already."""
+        self._pool.discard(opened[1])
 
     def close(self) -> None:
         """Everything that was started ends here: spare containers, connections, the thread."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.portal.call(self._wind_up)
-            thread.__exit__(None, None, None)
+        self._loop.close(self._wind_up)
 
     async def _wind_up(self) -> None:
-        if self._pool:
-            await self._pool.close()
+        await self._pool.close()
+        self._pool = GuestPool[Container]()
         for engine in self._engines.values():
             await engine.close()
         self._engines.clear()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fumehood.backends import program_env
-from fumehood.backends.docker import bootstrap, profile
+from fumehood.backends.docker import profile
 from fumehood.backends.docker.commands_folder import CommandsFolder
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
@@ -16,6 +16,7 @@ from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
 from fumehood.backends.package_commands import COMMANDS, PROGRAM
 from fumehood.backends.package_commands import PLACE as COMMANDS_PLACE
+from fumehood.backends.relay import bootstrap
 from fumehood.guest.contract.limits import MOST_TERMINALS, NO_CORE_DUMP, SUPERVISORS
 from fumehood.guest.contract.paths import GUEST_FOLDER, RUN_FOLDER, WORKSPACE
 from fumehood.guest.contract.preload import USUAL_MODULES
@@ -259,6 +260,6 @@ def guest_specification(design: Design) -> RelaySpec:
         "module_path": [packages] if packages else [],
         "environment": program_env.environment(policy, _path(design), design.facts.cpu_count, packages),
         "user": list(design.user) if design.has_own_kernel else None,
-        "groups": design.has_own_kernel,
+        "groups": "gvisor" if design.has_own_kernel else None,
         "patience_seconds": PATIENCE_SECONDS,
     }

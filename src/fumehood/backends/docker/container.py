@@ -10,12 +10,13 @@ from typing import Any
 
 import anyio
 
-from fumehood.backends.docker import bootstrap, socket_buffers
-from fumehood.backends.docker.bridge import Bridge
+from fumehood.backends.docker import socket_buffers
 from fumehood.backends.docker.configuration import Design, container_configuration, guest_specification
 from fumehood.backends.docker.engine import Engine, is_local
 from fumehood.backends.docker.errors import EngineError, speaking_to
 from fumehood.backends.docker.labels import container_labels
+from fumehood.backends.relay import bootstrap
+from fumehood.backends.relay.bridge import Bridge
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.limits import SOCKET_PART_OF_MEMORY

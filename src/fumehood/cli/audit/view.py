@@ -10,10 +10,10 @@ from fumehood.audit.inspection import open_store
 from fumehood.audit.records import Record
 from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query
+from fumehood.audit.words import Shown, attachment_of, in_full, summary, text_lines
 from fumehood.characters import one_line
-from fumehood.cli.audit import words
+from fumehood.cli.audit import lines
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, place, query
-from fumehood.cli.audit.words import Shown, text_lines
 from fumehood.cli.output import BOLD, DIM, paint, say
 from fumehood.errors import UsageError
 
@@ -81,10 +81,10 @@ def _show(chosen: Arguments) -> int:
     print(f"{paint(one_line(title), BOLD)} on {first.day}, by {first.who}")
     _print_context(store, records[0])
     for record in shown:
-        print(words.heading(record))
+        print(lines.heading(record))
         for name, value in sorted(record.data.items()):
-            print(f"    {name}: {words.in_full(value)}")
-            _print_attachment(store, words.attachment_of(value))
+            print(f"    {name}: {in_full(value)}")
+            _print_attachment(store, attachment_of(value))
     return 0
 
 
@@ -115,18 +115,18 @@ def _print_context(store: SqliteStore, first: Record) -> None:
     if first.sandbox_id is None or first.kind == "sandbox.opened":
         return
     for opened in store.find(Query(sandbox_id=first.sandbox_id, kind="sandbox.opened", limit=1)):
-        print(paint(f"in {one_line(first.sandbox_id)}: {words.summary(Shown.of(opened))}", DIM))
+        print(paint(f"in {one_line(first.sandbox_id)}: {summary(Shown.of(opened))}", DIM))
 
 
 def _print_attachment(store: SqliteStore, digest: str | None) -> None:
     data = store.attachment(digest) if digest is not None else None
     if data is None:
         return
-    lines = text_lines(data)
-    for each in lines[:_MOST_ATTACHED_LINES]:
+    shown = text_lines(data)
+    for each in shown[:_MOST_ATTACHED_LINES]:
         print(paint("    | ", DIM) + each)
-    if len(lines) > _MOST_ATTACHED_LINES:
-        print(paint(f"    | and {len(lines) - _MOST_ATTACHED_LINES} more lines", DIM))
+    if len(shown) > _MOST_ATTACHED_LINES:
+        print(paint(f"    | and {len(shown) - _MOST_ATTACHED_LINES} more lines", DIM))
 
 
 def _newest(store: SqliteStore, wanted: Query) -> Iterable[Record]:
@@ -148,4 +148,4 @@ class _Printer:
         if shown.day != self._day:
             self._day = shown.day
             print(paint(self._day, DIM))
-        print(words.line(shown), flush=True)
+        print(lines.line(shown), flush=True)

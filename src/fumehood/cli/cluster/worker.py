@@ -40,7 +40,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--join", metavar="TOKEN", help="a join token, or the file of one")
     add("--folder", metavar="FOLDER", help="of its credentials, its audit logs and what its tenants keep")
     add("--slots", metavar="N", type=int, help=f"how many sandboxes at once ({_SLOTS_OF_CORE} for each processor)")
-    add("--backend", metavar="NAME", action="append", default=[], help="native, docker or gvisor (native; repeatable)")
+    add(
+        "--backend",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="native, docker, gvisor or microvm (native; repeatable)",
+    )
     add("--label", metavar="KEY=VALUE", action="append", default=[], help="shown by `hood workers` (repeatable)")
     add("--drain", metavar="TIME", default="10m", help="how long sandboxes may go on after SIGTERM (10m)")
     return parser
@@ -56,8 +62,8 @@ def execute(arguments: list[str]) -> int:
     if slots < 1:
         raise UsageError("--slots: at least one")
     for backend in chosen.backend:
-        if backend not in ("native", "docker", "gvisor"):
-            raise UsageError(f"--backend: {backend!r} is not one of native, docker and gvisor")
+        if backend not in ("native", "docker", "gvisor", "microvm"):
+            raise UsageError(f"--backend: {backend!r} is not one of native, docker, gvisor and microvm")
     labels = dict(_label(text) for text in chosen.label)
     use_delegated_cgroup()
     show_warnings()

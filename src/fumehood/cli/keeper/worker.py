@@ -32,7 +32,7 @@ from fumehood.policy import Policy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _PR_SET_PDEATHSIG = 1
-_CONTAINERS = ("docker", "gvisor")
+_WARM_ALONE = ("docker", "gvisor", "microvm")
 # Files that are others for each process that opens them.
 _OWN_TO_PROCESSES = ("/proc/", "/dev/")
 _PATH_MAX = 4096
@@ -105,8 +105,8 @@ def _reason_against(task: Task | None, arguments: list[str]) -> str | None:
         return "--sync-back asks at the client's terminal"
     if task and task.policy.approvals:
         return "an approval is asked for at the client's terminal"
-    if task and task.policy.backend in _CONTAINERS:
-        return "containers are warm without a keeper"
+    if task and task.policy.backend in _WARM_ALONE:
+        return "containers and machines are warm without a keeper"
     if any(map(_is_own_to_process, paths_in(task.policy) if task else ())):
         return "the policy names a file that is another one for each process"
     if any(_is_own_to_process(part) for word in arguments for part in (word, word.partition("=")[2])):

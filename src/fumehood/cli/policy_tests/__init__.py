@@ -49,7 +49,12 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
     add("paths", nargs="*", metavar="PATH", help="files or folders (default: the current folder)")
     add("--live", action="store_true", help="try them in a real sandbox too")
     names = get_args(Policy.model_fields["backend"].annotation)
-    add("--backend", metavar="NAME", choices=names, help="where, instead of the policy's: native, docker, gvisor")
+    add(
+        "--backend",
+        metavar="NAME",
+        choices=names,
+        help="where, instead of the policy's: native, docker, gvisor, microvm",
+    )
     add("--junit", metavar="FILE", help="write the results as JUnit XML")
     add("--json", action="store_true", help="print the results as JSON")
     add("-v", "--verbose", action="store_true", help="name every test, and not only failures")

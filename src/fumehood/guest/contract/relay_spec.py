@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
 class RunLimits(TypedDict):
@@ -29,7 +29,7 @@ class RelaySpec(TypedDict):
     environment: dict[str, str]
     user: list[int] | None
     """The uid and gid of programs, where the guest has another one and may change it."""
-    groups: bool
-    """Whether the guest holds its runs by groups, which only a kernel of the container's own lets it do."""
+    groups: Literal["gvisor", "machine"] | None
+    """The kernel of its own, if it has one: the guest holds its runs by groups then, which no other kernel lets it."""
     patience_seconds: float
     """How long the host may be silent."""

@@ -51,15 +51,17 @@ class RelayForker:
         preload(self._interpreter, spec["preload"])
         with step("preparing the isolation of runs"):
             self._isolation = RelayIsolation(spec)
-        if spec["groups"]:
+        if spec["groups"] == process_group.GVISOR:
             process_group.require_gvisor()
-            process_group.prepare()
+            process_group.prepare(process_group.GVISOR)
         self._gates: dict[int, socket.socket] = {}
         self._standbys: list[socket.socket] = []
         self._folders: dict[int, str] = {}
         """The folders of runs that use the scratch folders, by their gate."""
         self._kept: tuple[str, ...] = ()
         self._forks = 0
+        # Where each run has a count of its own, none can take another's place.
+        self._most_standbys = 1 if spec["groups"] else SUPERVISORS
         self._poll = select.poll()
         if len(os.listdir("/proc/self/task")) != 1:
             raise StepError(
@@ -89,7 +91,7 @@ class RelayForker:
 
     def _refill(self) -> None:
         """One for each that has been buried: more than these would take places that are the programs'."""
-        while len(self._standbys) + len(self._gates) < SUPERVISORS:
+        while len(self._standbys) + len(self._gates) < self._most_standbys:
             try:
                 self._prepare()
             except OSError:

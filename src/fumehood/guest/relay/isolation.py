@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from ..contract.landlock import landlock_abi
 from ..contract.limits import NO_CORE_DUMP
@@ -90,9 +91,13 @@ def _seccomp_program(spec: RelaySpec) -> bytes:
     # No run may make what cannot be removed, because the next run would find it.
     with acting_as(spec["user"]):
         absent = ipc_cleanup.irremovable()
-    return build_filter(
-        os.uname().machine, is_shared=True, absent=absent, executes_files_only=spec["executables"] is not None
-    )
+    return relay_filter(absent, executes_files_only=spec["executables"] is not None)
+
+
+@cache
+def relay_filter(absent: tuple[str, ...], *, executes_files_only: bool) -> bytes:
+    """The filter of system calls. A machine makes the usual ones before it is copied: no policy changes them."""
+    return build_filter(os.uname().machine, is_shared=True, absent=absent, executes_files_only=executes_files_only)
 
 
 def _become_ordinary(plan: IsolationPlan, user: list[int] | None) -> None:

@@ -1,8 +1,8 @@
 """How a supervisor holds its run where orphans cannot be made its own: in a group that every process is born into.
 
-For a container whose kernel is its own (gVisor). There the guest may be root without any rights on the host, so it
-can use that kernel's own count of processes, which is as good a list of them; programs are an ordinary user's, who
-cannot leave a group and cannot touch what is the guest's.
+For a kernel of the sandbox's own: gVisor's, or a machine's. There the guest may be root without any rights on the host,
+so it can use that kernel's own count of processes, which is as good a list of them; programs are an ordinary user's,
+who cannot leave a group and cannot touch what is the guest's. A machine's kernel counts their memory there as well.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from contextlib import suppress
 from ..contract.paths import GUEST_FOLDER
 from ..isolation import kernel
 from ..isolation.steps import StepError, step
+from . import usage
 
 _GROUPS = f"{GUEST_FOLDER}/pids"
+_RUNS = f"{_GROUPS}/runs"
+"""All runs together; what one of them has left counts there."""
+GVISOR, MACHINE = "gvisor", "machine"
+_CONTROLLERS = {GVISOR: "pids", MACHINE: "pids,memory"}
 _PAUSE_SECONDS = 0.001
 
 
@@ -36,16 +41,23 @@ def require_gvisor() -> None:
         raise StepError("making sure of gVisor", f"the container's kernel is {os.uname().release}, which is not gVisor")
 
 
-def prepare() -> None:
-    """In the forker, once."""
+def prepare(kind: str) -> None:
+    """Once, before the first run."""
     with step("counting processes"):
         os.makedirs(_GROUPS, exist_ok=True)
-        kernel.mount("pids", _GROUPS, "cgroup", 0, "pids")
+        kernel.mount("pids", _GROUPS, "cgroup", 0, _CONTROLLERS[kind])
+        os.mkdir(_RUNS)
+
+
+def limit_memory(size_bytes: int) -> None:
+    """Of all runs together, with what they have written to files in memory."""
+    _write(f"{_RUNS}/memory.limit_in_bytes", str(size_bytes))
 
 
 class ProcessGroup:
     def __init__(self, processes: int) -> None:
-        self._folder = f"{_GROUPS}/{os.getpid()}"
+        self._folder = f"{_RUNS}/{os.getpid()}"
+        self._failures: usage.LimitFailures | None = None
         with step("making the run's group of processes"):
             os.mkdir(self._folder)
             self._limit(processes)
@@ -58,6 +70,10 @@ class ProcessGroup:
     def count_others(self, program: int) -> int:
         return len(self._members())
 
+    def failures(self) -> usage.LimitFailures:
+        """What the group itself has counted, where its kernel does."""
+        return self._failures or usage.failures(self._folder)
+
     def kill(self) -> None:
         """Returns when no process is left. No more of them can start while those that are there are killed."""
         self._limit(0)
@@ -69,6 +85,7 @@ class ProcessGroup:
             # There is no event for the end of another process's child; it is a matter of microseconds.
             time.sleep(_PAUSE_SECONDS)
         _reap()
+        self._failures = usage.failures(self._folder)
         with suppress(OSError):
             os.rmdir(self._folder)
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from ..contract.landlock import landlock_abi
 from ..isolation import kernel
+from . import usage
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGNALS_SCOPE = 0b10
@@ -34,6 +35,9 @@ class ProcessTree:
 
     def count_others(self, program: int) -> int:
         return len(_descendants(os.getpid()) - {program})
+
+    def failures(self) -> usage.LimitFailures:
+        return usage.failures()
 
     def kill(self) -> None:
         """Returns when no process is left."""

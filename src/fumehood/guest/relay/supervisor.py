@@ -71,9 +71,9 @@ class Supervisor:
         self._reply = socket.socket(fileno=run.descriptors[0])
         self._clock = RunClock(self._send_signal, self._send_usage)
         self._status: int | None = None
-        self._counts = usage.failures()
         self._deaths = _notice_deaths()
         self._processes = self._hold_processes()
+        self._counts = self._processes.failures()
         self._full = _full_disks()
         self._channel, theirs = wire.socket_pair()
         with theirs:
@@ -156,7 +156,7 @@ class Supervisor:
 
     def _trouble(self, others: int) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
-        now = usage.failures()
+        now = self._processes.failures()
         with acting_as(self._run.isolation.spec["user"]):
             folder = scratch.open_run_folder(self._run.folder)
         return {

@@ -22,8 +22,11 @@ class LimitFailures(NamedTuple):
     processes: int | None
 
 
-def failures() -> LimitFailures:
-    return LimitFailures(_counter(_MEMORY, "oom_kill"), _counter(_PROCESSES, "max"))
+def failures(group: str | None = None) -> LimitFailures:
+    """Of a group, if its kernel counts them there, else of the container."""
+    memory = (f"{group}/memory.oom_control", *_MEMORY) if group else _MEMORY
+    processes = (f"{group}/pids.events", *_PROCESSES) if group else _PROCESSES
+    return LimitFailures(_counter(memory, "oom_kill"), _counter(processes, "max"))
 
 
 def _counter(paths: tuple[str, ...], key: str) -> int | None:

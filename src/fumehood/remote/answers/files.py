@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 
 from fumehood.backends.interface import Conversation as FileConversation
 from fumehood.guest.contract.frames import FrameError
@@ -11,7 +12,13 @@ from fumehood.remote.conversations import ConversationMessage, RemoteConversatio
 
 
 async def converse(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
-    async with parts.box.files.gated() as inner:
+    await pass_through(parts.box.files.gated(), conversation)
+
+
+async def pass_through(
+    service: AbstractAsyncContextManager[FileConversation], conversation: RemoteConversation
+) -> None:
+    async with service as inner:
         await conversation.send({})
         outward = asyncio.ensure_future(_pass_out(inner, conversation))
         try:

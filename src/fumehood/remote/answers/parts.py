@@ -10,6 +10,7 @@ from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.background import RemoteBackgroundRun
 from fumehood.remote.conversations import ConversationMessage, RemoteConversation
+from fumehood.remote.ports import RemoteExposedPort
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.session import RemoteSession
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -21,6 +22,7 @@ T = TypeVar("T")
 _MOST = 128
 ServedRun = AsyncBackgroundRun | RemoteBackgroundRun
 ServedSession = AsyncSession | RemoteSession
+ServedPort = AsyncExposedPort | RemoteExposedPort
 
 
 class SandboxOwner(Protocol):
@@ -50,7 +52,7 @@ class Parts:
         self.box, self.owner, self.close = box, owner, close
         self.runs: dict[int, ServedRun] = {}
         self.sessions: dict[int, ServedSession] = {}
-        self.ports: dict[int, AsyncExposedPort] = {}
+        self.ports: dict[int, ServedPort] = {}
         self._numbers = count(1)
 
     def add(self, table: dict[int, T], part: T) -> int:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError
-from fumehood.remote.answers.parts import Answers, Parts, find, number
+from fumehood.remote.answers.parts import Answers, Parts, ServedPort, find, number
 from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.remote.tunnel import carry_from_port
-from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.ports import AsyncExposedPort
 
 
 async def open_port(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
@@ -20,14 +17,12 @@ async def open_port(parts: Parts, conversation: RemoteConversation, message: Con
         raise FrameError("client_port is not a port")
     parts.forget_closed_ports()
     parts.check_room(parts.ports)
-    if not isinstance(parts.box, AsyncSandbox):
-        raise UsageError("ports of a sandbox on a worker of a cluster cannot be published")
     port = await parts.box.expose_to(number(message.header, "port"), client_port)
     answer = {"url": port.url, "address": port.address, "headers": dict(port.headers)}
     await conversation.send({"opened": parts.add(parts.ports, port), **answer})
 
 
-def _port(parts: Parts, message: ConversationMessage) -> AsyncExposedPort:
+def _port(parts: Parts, message: ConversationMessage) -> ServedPort:
     return find(parts.ports, message.header, "published port")
 
 

@@ -13,10 +13,10 @@ from fumehood.results import Display, RunResult
 
 async def send_result(conversation: RemoteConversation, result: RunResult | None) -> None:
     if result is None:
-        await conversation.send({"result": None})
+        await conversation.send({"result": None}, is_last=True)
         return
     header, body = pack_result(result)
-    await conversation.send({"result": header}, body)
+    await conversation.send({"result": header}, body, is_last=True)
 
 
 async def send_events(conversation: RemoteConversation, events: AsyncGenerator[Event, None]) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from fumehood.cluster.connection import flush
 from fumehood.errors import DeliveryError, OverloadedError, UsageError
 from fumehood.host.loopback import is_loopback
 
@@ -156,7 +157,7 @@ class NatsLink:
 
     async def flush(self) -> None:
         with _translated("NATS"):
-            await self._client.flush(_TIMEOUT_SECONDS)
+            await flush(self._client, _TIMEOUT_SECONDS)
 
     async def subscribe(self, subject: str, receive: Receive) -> Callable[[], Awaitable[None]]:
         """Returns what ends the subscription. Messages are received one after the other."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fumehood.server.lifetime import ServerState
 
 PREFIX = "/v1/"
+_PAGES = "/console/"
 PUBLIC = frozenset({"/v1/health/live", "/v1/health/ready", "/v1/openapi.json"})
 _NO_ROUTE = "none"
 _ARCHIVE = re.compile(r"/v1/named-sandboxes/[^/]+/archive")
@@ -43,7 +44,7 @@ class RequestCheck:
             await self._inner(scope, receive, send)
             return
         most, seconds = self._body_limits(scope)
-        refusal = self._refusal(Headers(scope=scope), most)
+        refusal = self._refusal(Headers(scope=scope), most, _own_origin(scope))
         if refusal is not None:
             await _refuse(scope, receive, send, *refusal)
             return
@@ -56,11 +57,11 @@ class RequestCheck:
         limits = self._limits
         return (limits.archive, limits.archive_time) if is_archive else (limits.body, limits.body_time)
 
-    def _refusal(self, headers: Headers, most: int) -> tuple[int, str] | None:
+    def _refusal(self, headers: Headers, most: int, own: str | None) -> tuple[int, str] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _without_port(hosts[0]) not in self._names:
             return 421, "the server does not have this name; its operator lists names with --host"
-        if any(origin not in self._origins for origin in headers.getlist("origin")):
+        if any(origin not in self._origins and origin != own for origin in headers.getlist("origin")):
             return 403, "pages of this origin may not use the server"
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > most:
@@ -159,6 +160,13 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, detai
         await WebSocket(scope, receive, send).send_denial_response(answer)
     else:
         await answer(scope, receive, send)
+
+
+def _own_origin(scope: Scope) -> str | None:
+    """The console's own, for its pages alone. A name that is not the server's is refused before this counts."""
+    if scope["type"] != "http" or not scope["path"].startswith(_PAGES):
+        return None
+    return f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}"
 
 
 def _without_port(host: str) -> str:

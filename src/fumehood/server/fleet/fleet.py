@@ -18,7 +18,7 @@ from fumehood.cluster import subjects
 from fumehood.cluster.authority import ClusterAuthority
 from fumehood.cluster.carrier import SubjectCarrier
 from fumehood.cluster.claims import account_of, read_user_token
-from fumehood.cluster.connection import close, connect, jetstream, subscribe
+from fumehood.cluster.connection import close, connect, flush, jetstream, subscribe
 from fumehood.cluster.credentials import MemberCredentials
 from fumehood.cluster.join import NewcomerAdmission
 from fumehood.cluster.lease import EXPECTED, LEASE_SECONDS, RENEW_SECONDS, now
@@ -75,8 +75,8 @@ class Fleet:
             await subscribe(client, subjects.join("*"), admission.answer)
         self._observer = await connect(self._credentials, is_observer=True)
         await subscribe(self._observer, f"$SYS.ACCOUNT.{self._account}.DISCONNECT", self._see_disconnected)
-        await self._observer.flush()
-        await client.flush()
+        await flush(self._observer)
+        await flush(client)
         self._watch = asyncio.ensure_future(self._keep(client))
         await asyncio.sleep(_FIRST_SECONDS)
 

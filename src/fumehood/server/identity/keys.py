@@ -140,8 +140,7 @@ async def authenticate(database: Database, key: str, address: str | None) -> Pri
     parts = _FORMAT.fullmatch(_own_spelling(key))
     if parts is None or not hmac.compare_digest(_checksum(parts[1] + parts[2]), parts[3]):
         raise NotAuthenticatedError
-    async with database.transaction(EVERYTHING) as transaction:
-        row = await transaction.row("SELECT * FROM keys WHERE id = ?", parts[1])
+    row = await database.transact(EVERYTHING, lambda each: each.row("SELECT * FROM keys WHERE id = ?", parts[1]))
     stored = str(row["sha256"]) if row else _digest("")
     if not hmac.compare_digest(stored, _digest(parts[2])) or row is None:
         raise NotAuthenticatedError
@@ -149,6 +148,16 @@ async def authenticate(database: Database, key: str, address: str | None) -> Pri
     if not _is_in_force(details) or not _may_come_from(details, address):
         raise NotAuthenticatedError
     return Principal(str(row["tenant"]), f"{_PRINCIPAL}{details.id}", frozenset(details.scopes))
+
+
+async def find_principal(database: Database, tenant: str, identifier: str, address: str | None) -> Principal | None:
+    """Of a key that was shown before, while it is in force and used from where it may be."""
+    async with database.transaction(tenant) as transaction:
+        row = await transaction.row("SELECT * FROM keys WHERE tenant = ? AND id = ?", tenant, identifier)
+    details = _details(row) if row else None
+    if details is None or not _is_in_force(details) or not _may_come_from(details, address):
+        return None
+    return Principal(tenant, f"key:{details.id}", frozenset(details.scopes))
 
 
 def e2b_spelling(key: str) -> str:

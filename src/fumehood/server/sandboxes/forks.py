@@ -10,17 +10,17 @@ from contextlib import contextmanager
 
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.errors import NoSuchSandboxError
 from fumehood.server.sandboxes.opening import Opening
+from fumehood.server.sandboxes.placement import Fork
 
 _MOST_OF_TENANT = 256
 
 
 @frozen
 class PreparedFork:
-    box: AsyncSandbox
+    copy: Fork
     opening: Opening
     principal: Principal
     until: float
@@ -50,12 +50,12 @@ class PreparedForks:
             if not self._in_the_making[tenant]:
                 del self._in_the_making[tenant]
 
-    def keep(self, boxes: Sequence[AsyncSandbox], opening: Opening, principal: Principal) -> list[str]:
+    def keep(self, copies: Sequence[Fork], opening: Opening, principal: Principal) -> list[str]:
         """Their names, which only this principal can use."""
         until = time.monotonic() + opening.times.idle
-        names = [f"frk_{secrets.token_hex(16)}" for _ in boxes]
+        names = [f"frk_{secrets.token_hex(16)}" for _ in copies]
         self._forks |= {
-            name: PreparedFork(box, opening, principal, until) for name, box in zip(names, boxes, strict=True)
+            name: PreparedFork(copy, opening, principal, until) for name, copy in zip(names, copies, strict=True)
         }
         return names
 
@@ -80,4 +80,4 @@ class PreparedForks:
 
     def _release(self, names: set[str]) -> None:
         for name in names:
-            self._forks.pop(name).box.release()
+            self._forks.pop(name).copy.release()

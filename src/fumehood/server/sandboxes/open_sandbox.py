@@ -64,7 +64,7 @@ class OpenSandbox:
         self.id, self.principal, self.box = identifier, principal, box
         self.opening, self.times = opening, opening.times
         self.tokens, self._registry = AccessTokens(principal.name, token), registry
-        self.service = SandboxService(box, self, registry.memory_of(principal.tenant))
+        self.service = SandboxService(box, self, account=registry.memory_of(principal.tenant))
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = None
         """When the client's connection was lost, if it had one and has none now."""

@@ -34,9 +34,9 @@ class SandboxRecord:
 
 async def admit(database: Database, tenant: str, instance: str, record: SandboxRecord, token: str) -> Limits:
     """Counts, compares and inserts in one step. QuotaExceededError if the tenant has no room for another."""
-    async with database.transaction(tenant) as transaction:
-        limits = await read_limits(transaction, tenant)
-        await _check(transaction, tenant, limits, record)
+
+    async def insert(transaction: Transaction) -> Limits:
+        limits = await _check(transaction, tenant, record)
         await transaction.execute(
             "INSERT INTO sandboxes (tenant, id, instance, policy, policy_digest, principal, token_sha256, metadata, "
             "opened, expires, workspace_bytes) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
@@ -44,10 +44,13 @@ async def admit(database: Database, tenant: str, instance: str, record: SandboxR
             *(json.dumps(dict(record.metadata)), record.opened, record.expires, record.workspace_bytes),
         )
         await add_usage(transaction, tenant, record.opened, **{OPENINGS: 1})
-    return limits
+        return limits
+
+    return await database.transact(tenant, insert)
 
 
-async def _check(transaction: Transaction, tenant: str, limits: Limits, record: SandboxRecord) -> None:
+async def _check(transaction: Transaction, tenant: str, record: SandboxRecord) -> Limits:
+    limits = await read_limits(transaction, tenant)
     is_open, workspace_bytes = await count_open(transaction, tenant)
     if is_open >= limits[Quota.SANDBOXES].value:
         raise QuotaExceededError(Quota.SANDBOXES, limits[Quota.SANDBOXES], is_open)
@@ -61,18 +64,19 @@ async def _check(transaction: Transaction, tenant: str, limits: Limits, record: 
     spent = await used_today(transaction, tenant, CPU, now)
     if spent >= limits[Quota.CPU].value:
         raise QuotaExceededError(Quota.CPU, limits[Quota.CPU], spent, start_of_day(now) + DAY_SECONDS)
+    return limits
 
 
 async def end(database: Database, tenant: str, identifier: str, cause: str) -> bool:
     """The first end counts; False if it had one."""
-    async with database.transaction(tenant) as transaction:
-        statement = "UPDATE sandboxes SET ended = ?, cause = ? WHERE tenant = ? AND id = ? AND ended IS NULL"
-        return bool(await transaction.execute(statement, time.time(), cause, tenant, identifier))
+    statement = "UPDATE sandboxes SET ended = ?, cause = ? WHERE tenant = ? AND id = ? AND ended IS NULL"
+    ended = time.time()
+    return bool(await database.transact(tenant, lambda each: each.execute(statement, ended, cause, tenant, identifier)))
 
 
 async def find(database: Database, tenant: str, identifier: str) -> SandboxRecord | None:
-    async with database.transaction(tenant) as transaction:
-        row = await transaction.row("SELECT * FROM sandboxes WHERE tenant = ? AND id = ?", tenant, identifier)
+    statement = "SELECT * FROM sandboxes WHERE tenant = ? AND id = ?"
+    row = await database.transact(tenant, lambda each: each.row(statement, tenant, identifier))
     return _record(row) if row else None
 
 

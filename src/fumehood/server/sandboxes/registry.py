@@ -14,7 +14,6 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import QuotaError, UsageError
 from fumehood.policy import Policy
 from fumehood.remote.memory import MemoryAccount
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes import records
@@ -23,7 +22,7 @@ from fumehood.server.sandboxes.forks import PreparedForks
 from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
 from fumehood.server.sandboxes.opening import Opening
-from fumehood.server.sandboxes.placement import PlacedSandbox, Placement, PlacementRequest
+from fumehood.server.sandboxes.placement import Loss, PlacedSandbox, Placement, PlacementRequest
 from fumehood.server.sandboxes.policy_change import changed_policy
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.sent_mounts import SentMounts, mounted_from
@@ -31,9 +30,6 @@ from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.meter import DatabaseAwayError
 from fumehood.server.tracing import OFF, Tracing
-
-Loss = Callable[[str], object]
-"""Called once, with the reason, if the host that has a sandbox is lost."""
 
 
 class SandboxRegistry:
@@ -93,9 +89,8 @@ class SandboxRegistry:
         """A copy of a sandbox that this principal has asked for."""
         fork = self.forks.take(principal, name)
 
-        def copy(identifier: str, _: Loss) -> PlacedSandbox:
-            fork.box.record_in(trail.within(**{SERVED_AS: identifier}))
-            return fork.box
+        def copy(identifier: str, lost: Loss) -> PlacedSandbox:
+            return fork.copy.place(identifier, trail.within(**{SERVED_AS: identifier}), lost)
 
         try:
             return await self._open_box(principal, fork.opening, copy)
@@ -103,7 +98,7 @@ class SandboxRegistry:
             self.forks.put_back(name, fork)  # there may be room for it later
             raise
         except BaseException:
-            fork.box.release()
+            fork.copy.release()
             raise
 
     async def _open_box(
@@ -113,7 +108,11 @@ class SandboxRegistry:
             raise DrainingError
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)
-        await records.admit(self._database, principal.tenant, self.instance, record, token)
+        try:
+            await records.admit(self._database, principal.tenant, self.instance, record, token)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._end(principal.tenant, identifier, "failed"))  # it may be there all the same
+            raise
         lost = partial(self._lose, principal.tenant, identifier)
         try:
             opened = OpenSandbox(identifier, principal, token, make(identifier, lost), opening, self)
@@ -139,13 +138,11 @@ class SandboxRegistry:
             raise DatabaseAwayError from error
 
     async def fork(self, opened: OpenSandbox, count: int) -> list[str]:
-        if not isinstance(opened.box, AsyncSandbox):
-            raise UsageError("a sandbox on a worker of a cluster cannot be forked")
         if opened.opening.mounts:
             raise UsageError("a sandbox with mounts cannot be forked: their files are here for this one; upload them")
         with self.forks.room_for(opened.tenant, count):
-            boxes = await opened.box.fork(count)
-            return self.forks.keep(boxes, opened.opening, opened.principal)
+            copies = await self._placement.fork(opened.box, count)
+            return self.forks.keep(copies, opened.opening, opened.principal)
 
     async def change_policy(self, opened: OpenSandbox, wanted: object) -> None:
         policy = await changed_policy(self._database, opened.principal, opened.box.policy, wanted)
@@ -158,7 +155,7 @@ class SandboxRegistry:
         await self._end(opened.tenant, opened.id, cause)
 
     def _as_strict(self, policy: Policy) -> Policy:
-        return policy.override({"strict": True}) if self._strict else policy
+        return policy.as_strict if self._strict else policy
 
     async def find(self, tenant: str, identifier: str) -> OpenSandbox:
         if found := self._open.get((tenant, identifier)):
@@ -215,12 +212,15 @@ class SandboxRegistry:
         """A sandbox ends whether or not the database is there, which otherwise gets to know of it by `write_ends`."""
         self._unwritten[tenant, identifier] = cause
         with suppress(StorageError):
-            await self.write_ends()
+            await self._write_end(tenant, identifier, cause)
 
     async def write_ends(self) -> None:
         for (tenant, identifier), cause in list(self._unwritten.items()):
-            await records.end(self._database, tenant, identifier, cause)
-            self._unwritten.pop((tenant, identifier), None)
+            await self._write_end(tenant, identifier, cause)
+
+    async def _write_end(self, tenant: str, identifier: str, cause: str) -> None:
+        await records.end(self._database, tenant, identifier, cause)
+        self._unwritten.pop((tenant, identifier), None)
 
 
 def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxRecord:

@@ -41,9 +41,8 @@ class Tenancy:
 
     async def of(self, tenant: str, policy: Policy) -> Tenant:
         """As it is now, for a sandbox with this policy: secrets and limits may have changed since its last one."""
-        async with self._database.transaction(tenant) as transaction:
-            limits = await read_limits(transaction, tenant)
         meter = await self.meters.of(tenant)
+        limits = meter.limits
         engine = self._settings.engines.get(tenant)
         return Tenant(
             tenant,
@@ -59,8 +58,7 @@ class Tenancy:
 
     async def store_of(self, tenant: str) -> SnapshotStore:
         """Its named sandboxes and snapshots, with the limits that it has now."""
-        async with self._database.transaction(tenant) as transaction:
-            limits = await read_limits(transaction, tenant)
+        limits = await self._database.transact(tenant, lambda each: read_limits(each, tenant))
         return SnapshotStore(self._chains.folder_of(tenant) / _STORE, self._disk(limits))
 
     async def remove_store(self, tenant: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from fumehood.errors import UsageError
 
+T = TypeVar("T")
 Value = str | int | float | bytes | None
 Row = Mapping[str, Value]
 
@@ -58,6 +59,13 @@ class Database(Protocol):
         counted in one stays true until it ends. Those for EVERYTHING do not wait for each other.
 
         StorageError if the database is gone. Not to be nested: the inner one would wait for the outer one.
+        """
+        ...
+
+    async def transact(self, tenant: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """The same for `work`, which awaits statements of its transaction and nothing else.
+
+        A database may then do the whole of it in one step, and together with the work of others.
         """
         ...
 

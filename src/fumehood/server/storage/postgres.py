@@ -4,16 +4,17 @@ another tenant than the transaction's does not exist.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fumehood.server.storage import schema
-from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value, checked
+from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Transaction, Value, checked
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
+T = TypeVar("T")
 _ROLE = "fumehood_server"
 _VISIBLE = (
     f"tenant = current_setting('fumehood.tenant', true) OR current_setting('fumehood.tenant', true) = '{EVERYTHING}'"
@@ -52,6 +53,10 @@ class PostgresDatabase:
                 # Counting and inserting is one step for a tenant, whatever server does it.
                 await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (tenant,))
             yield _PostgresTransaction(connection)
+
+    async def transact(self, tenant: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async with self.transaction(tenant) as transaction:
+            return await work(transaction)
 
     async def close(self) -> None:
         await self._pool.close()

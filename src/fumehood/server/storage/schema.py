@@ -45,6 +45,10 @@ TABLES: dict[str, str] = {
         "tenant TEXT NOT NULL, name TEXT NOT NULL, sealed TEXT NOT NULL, author TEXT NOT NULL, "
         "created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, name)"
     ),
+    "sessions": (
+        "tenant TEXT NOT NULL, sha256 TEXT PRIMARY KEY, principal TEXT NOT NULL, scopes TEXT NOT NULL, "
+        "signed_in DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL"
+    ),
     "instances": (
         "instance TEXT PRIMARY KEY, started DOUBLE PRECISION NOT NULL, seen DOUBLE PRECISION NOT NULL, "
         "ended DOUBLE PRECISION"

@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from fumehood.server.storage import schema
-from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value, checked
+from fumehood.server.storage.database import EVERYTHING, Row, StorageError, Transaction, Value, checked
+from fumehood.server.storage.sqlite_batch import WaitingWork, commit_together, named_error
 
 T = TypeVar("T")
+_MOST_TOGETHER = 128
 
 
 class SqliteDatabase:
@@ -27,6 +29,8 @@ class SqliteDatabase:
         self._lock = _locked(path)
         self._thread = ThreadPoolExecutor(1, "fumehood-storage")
         self._turn = asyncio.Lock()
+        self._waiting: list[WaitingWork] = []
+        self._commits: asyncio.Task[None] | None = None
         self._connection = self._thread.submit(_connect, path).result()
 
     async def prepare(self) -> None:
@@ -49,6 +53,27 @@ class SqliteDatabase:
                 await self._do(self._roll_back)
                 raise
 
+    async def transact(self, tenant: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(WaitingWork(work, done))
+        if self._commits is None:
+            self._commits = asyncio.ensure_future(self._commit_waiting())
+        return await run_to_end(done)
+
+    async def _commit_waiting(self) -> None:
+        """What comes while one commit is under way waits for the next one, which is for all of it."""
+        try:
+            while self._waiting:
+                async with self._turn:
+                    together = self._waiting[:_MOST_TOGETHER]
+                    del self._waiting[:_MOST_TOGETHER]
+                    works = [each.work for each in together]
+                    outcomes = await self._do(partial(commit_together, self._connection, works))
+                for each, outcome in zip(together, outcomes, strict=True):
+                    each.settle(outcome)
+        finally:
+            self._commits = None
+
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
@@ -69,10 +94,8 @@ class SqliteDatabase:
         """A caller that is cancelled waits for the statement under way: it cannot be taken back, and has the turn."""
         try:
             return await run_to_end(asyncio.get_running_loop().run_in_executor(self._thread, work))
-        except sqlite3.IntegrityError as error:
-            raise DuplicateError(str(error)) from error
         except sqlite3.Error as error:
-            raise StorageError(f"the database failed: {error}") from error
+            raise named_error(error) from error
 
 
 async def run_to_end(future: asyncio.Future[T]) -> T:

@@ -83,8 +83,7 @@ def _in_words(result: TestResult) -> str:
 
 
 async def find_policy(database: Database, tenant: str, name: str) -> Policy | None:
-    async with database.transaction(tenant) as transaction:
-        entry = await _newest(transaction, tenant, name)
+    entry = await database.transact(tenant, lambda each: _newest(each, tenant, name))
     return None if entry is None else await read_beside(tenant, entry.text, name)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from fumehood.errors import FumehoodError
 from fumehood.results import RunResult
-from fumehood.server.storage.database import Database
+from fumehood.server.storage.database import Database, Transaction
 from fumehood.server.tenants.quotas import (
     DEFAULTS,
     Limit,
@@ -87,6 +87,8 @@ class TenantMeter:
         self.counts = UsageCounts()
         self.egress = TenantEgress(self)
         self._settling = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None
+        """What those who ask now wait for; it has not begun yet."""
         self._running, self._noted = 0, 0
         self._elsewhere = 0.0
         """Runs under way at other servers."""
@@ -129,18 +131,30 @@ class TenantMeter:
         }
 
     async def settle(self, database: Database, instance: str) -> None:
-        """Adds what is pending to the database, and reads what others have added and the limits that hold now."""
+        """Adds what is pending to the database, and reads what others have added and the limits that hold now.
+
+        All who ask before it begins share it.
+        """
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._settle(database, instance))
+        await asyncio.shield(self._next)
+
+    async def _settle(self, database: Database, instance: str) -> None:
         tenant = self._tenant
         async with self._settling:
+            self._next = None
             now, taken, running = time.time(), self.counts.take(), self._running
+
+            async def exchange(transaction: Transaction) -> tuple[dict[str, float], float, Limits]:
+                await add_usage(transaction, tenant, now, **taken)
+                if running != self._noted:
+                    await note_running(transaction, tenant, instance, running)
+                before = {name: await used_today(transaction, tenant, name, now) for name in (CPU, EGRESS)}
+                elsewhere = await count_running(transaction, tenant, but=instance)
+                return before, elsewhere, await read_limits(transaction, tenant)
+
             try:
-                async with database.transaction(tenant) as transaction:
-                    await add_usage(transaction, tenant, now, **taken)
-                    if running != self._noted:
-                        await note_running(transaction, tenant, instance, running)
-                    before = {name: await used_today(transaction, tenant, name, now) for name in (CPU, EGRESS)}
-                    self._elsewhere = await count_running(transaction, tenant, but=instance)
-                    self.limits = await read_limits(transaction, tenant)
+                before, self._elsewhere, self.limits = await database.transact(tenant, exchange)
             except BaseException:
                 self.counts.give_back(taken)
                 raise

@@ -116,8 +116,8 @@ async def list_secrets(database: Database, tenant: str) -> list[SecretDetails]:
 
 async def read_secrets(database: Database, key: SealingKey, tenant: str) -> dict[str, str]:
     """Name -> value, for a sandbox that is about to open, and for nothing else."""
-    async with database.transaction(tenant) as transaction:
-        rows = await transaction.rows("SELECT name, sealed FROM secrets WHERE tenant = ?", tenant)
+    statement = "SELECT name, sealed FROM secrets WHERE tenant = ?"
+    rows = await database.transact(tenant, lambda each: each.rows(statement, tenant))
     found = [(cast("str", row["name"]), cast("str", row["sealed"])) for row in rows]
     return {name: key.open(sealed, "secret", tenant, name).decode("utf-8", "surrogatepass") for name, sealed in found}
 

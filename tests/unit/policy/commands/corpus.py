@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from fumehood.policy import Commands
@@ -58,6 +59,7 @@ REFUSED_ALL_THE_SAME = frozenset(
 )
 
 
+@cache
 def lines(name: str) -> list[str]:
     text = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8")
     found = [line for line in text.split("\n") if line and not line.startswith("## ")]

@@ -6,6 +6,7 @@ import ast
 import re
 
 import pytest
+import sampling
 from unit.policy.commands.corpus import EVERYDAY, OPEN, PROJECT, lines
 
 from fumehood.policy import Commands
@@ -16,6 +17,8 @@ _QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ADDED = re.compile(rf"add {_QUOTED} to commands\.allow|commands\.allow: {_QUOTED}")
 _REMOVED = re.compile(rf"remove {_QUOTED} from commands\.deny")
 _FILES = ("smuggling", "hostile", "two_shells", "ordinary", "working")
+# Each is judged twice by each of three policies.
+EVERY = sampling.amount(4, whole=1)
 
 
 def _followed(commands: Commands, fix: str) -> Commands | None:
@@ -31,7 +34,7 @@ def _followed(commands: Commands, fix: str) -> Commands | None:
 @pytest.mark.parametrize("commands", [EVERYDAY, OPEN, PROJECT], ids=["everyday", "open", "project"])
 def test_a_rule_that_a_refusal_names_is_enough(commands: Commands) -> None:
     tried, failed = 0, list[str]()
-    for line in (line for name in _FILES for line in lines(name)):
+    for line in (line for name in _FILES for line in lines(name)[::EVERY]):
         for refusal in judge(commands, line).denied:
             try:
                 changed = _followed(commands, refusal.fix)

@@ -23,6 +23,9 @@ _SHELLS = pytest.mark.parametrize("shell", SHELLS)
 LINES_RUN = sampling.amount(30, whole=300)
 # That lines do harm is a property of the lines, not of the code: one in eight is run, one in two in `make test-all`.
 EVERY = sampling.amount(8, whole=2)
+# Of those that are allowed, and of git's options.
+ORDINARY = sampling.amount(4, whole=2)
+OPTIONS = sampling.amount(8, whole=1)
 
 
 @pytest.mark.timeout(240)
@@ -75,7 +78,7 @@ def test_what_the_table_of_git_takes_for_a_value_is_one() -> None:
     ]
     passed = [line for line in made if judge(policy, line).allowed]
     assert len(passed) >= 100
-    chosen = passed[:: sampling.amount(4, whole=1)]
+    chosen = passed[::OPTIONS]
     holes = [line for line, commands in zip(chosen, started(chosen), strict=True) if any(map(is_forbidden, commands))]
     assert holes == []
 
@@ -86,7 +89,7 @@ def test_an_ordinary_line_starts_only_what_is_allowed(shell: str) -> None:
     require(shutil.which(shell), f"needs {shell}")
     allowed = {rule.split()[0] for rule in EVERYDAY.allow or ()}
     judged = (line for line in lines("ordinary") if "sleep" not in line)
-    chosen = [line for line in judged if judge(EVERYDAY, line, is_bash=shell == "/bin/bash").allowed][::2]
+    chosen = [line for line in judged if judge(EVERYDAY, line, is_bash=shell == "/bin/bash").allowed][::ORDINARY]
     strange = {
         line: commands
         for line, commands in zip(chosen, started(chosen, shell), strict=True)

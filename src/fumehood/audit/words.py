@@ -1,23 +1,19 @@
-"""A record in words: one line, cut to fit a terminal, and a paragraph for those who want to know everything.
+"""A record in words: one line for what matters of it, and every value in full.
 
 The one place where what programs, models and users wrote is made harmless. Names of files and messages are in records
 as they were given. Every text in them becomes one line without anything that a terminal obeys, that hides or that
-stands elsewhere than it seems; nothing else is printed.
+stands elsewhere than it seems; nothing else is shown.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 from fumehood.audit.records import Record
-from fumehood.characters import TAB, cut, one_line, padded, width_of
-from fumehood.cli.output import BOLD, DIM, GREEN, RED, YELLOW, paint
-from fumehood.results import Status
+from fumehood.characters import TAB, one_line
 
 Fields = Mapping[str, Any]
 
@@ -89,25 +85,9 @@ def _local(moment: str) -> datetime | None:
 
 
 _ID_CHARACTERS = 12
-_WHOLE_ID_CHARACTERS = 20
-_KIND_CHARACTERS = 15
-_LONGEST_KIND = 24
 _DIGEST_CHARACTERS = 12
-_TROUBLES = {"request.denied", "sandbox.refused", "run.broke", "grant.denied", "message.dead"}
-_STATUS_COLOURS = {Status.SUCCESS: GREEN, Status.CANCELLED: YELLOW}
-
-
-def line(record: Shown) -> str:
-    """Cut to the width of a terminal; whole where it goes into a file or to another program."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    subject, kind, told = record.run_id or record.sandbox_id or "", record.kind, summary(record)
-    if width is None:
-        subject, kind = padded(subject, _WHOLE_ID_CHARACTERS), padded(kind, _KIND_CHARACTERS)
-    else:
-        subject = padded(cut(subject, _ID_CHARACTERS, end=""), _ID_CHARACTERS)
-        kind = padded(cut(kind, _LONGEST_KIND), _KIND_CHARACTERS)
-        told = cut(told, max(20, width - width_of(f"{record.clock}  {subject}  {kind}  ")))
-    return f"{paint(record.clock, DIM)}  {subject}  {paint(kind, BOLD)}  {_coloured(record, told)}".rstrip()
+TROUBLES = frozenset({"request.denied", "sandbox.refused", "run.broke", "grant.denied", "message.dead"})
+"""Kinds of records that say that something did not happen."""
 
 
 def summary(record: Shown) -> str:
@@ -160,10 +140,6 @@ def _summary(record: Shown) -> str:
             return f"signed by {_short(data.get('key'))}"
         case _:
             return _everything(data)
-
-
-def heading(record: Shown) -> str:
-    return f"{paint(record.clock, DIM)}  {paint(record.kind, BOLD)}  {_coloured(record, summary(record))}".rstrip()
 
 
 def in_full(value: object) -> str:
@@ -246,11 +222,3 @@ def _size(size: object) -> str:
         if size >= 10 * bytes_each:
             return f"{size // bytes_each} {unit}"
     return f"{size} bytes"
-
-
-def _coloured(record: Shown, text: str) -> str:
-    if record.kind == "run.finished":
-        status = str(record.data.get("status"))
-        colour = _STATUS_COLOURS.get(Status(status), RED) if status in set(Status) else RED
-        return text.replace(status, paint(status, colour), 1)
-    return paint(text, RED) if record.kind in _TROUBLES else text

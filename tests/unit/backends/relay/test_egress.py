@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from unit.backends.porter import Porter
 
-from fumehood.backends.docker.egress import ContainerEgress
 from fumehood.backends.interface import EgressEndpoint
+from fumehood.backends.relay.egress import RelayEgress
 from fumehood.guest.contract.frames import FrameError
 from fumehood.guest.contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
 from fumehood.guest.contract.multiplexer import Multiplexer
@@ -33,7 +33,7 @@ class Room:
         self.sent: list[tuple[dict[str, Any], bytes]] = []
         self.channels = Multiplexer(self._send)
         self.unread_bytes = 0
-        self.egress = ContainerEgress(self.channels, self._send, lambda: self.unread_bytes)
+        self.egress = RelayEgress(self.channels, self._send, lambda: self.unread_bytes)
         self.porter = Silent()
         self.endpoint = EgressEndpoint((53, 443), {}, b"", self.porter)
 

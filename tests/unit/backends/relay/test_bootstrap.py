@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from fumehood.backends.docker import bootstrap
+from fumehood.backends.relay import bootstrap
 
 SPEC: Any = {"word": "of the host"}
 # In place of the service's life, which needs a container: what it would have been started with, and from what.
-TOLD = "print(told['spec'], service.main.__code__.co_filename, type(modules['guest.relay.service'][2]).__name__)"
+TOLD = "print(told['spec'], entry.main.__code__.co_filename, type(modules['guest.relay.service'][2]).__name__)"
 
 
 def started_from(data: bytes) -> str:
     *options, program = bootstrap.command((sys.executable,))
-    program = program.replace('service.main(told["spec"], b"")', TOLD)
+    program = program.replace('entry.main(told["spec"], b"")', TOLD)
     return subprocess.run([*options, program], input=data, capture_output=True, check=True).stdout.decode().strip()
 
 

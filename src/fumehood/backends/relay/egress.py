@@ -1,6 +1,6 @@
-"""What comes out of a container's listeners, on its way to the gateway.
+"""What comes out of a guest's listeners, on its way to the gateway.
 
-A container has one network for all its runs. While several are under way the gateway cannot tell whose connection it
+A guest has one network for all its runs. While several are under way the gateway cannot tell whose connection it
 is, so they share a visit. What the guest sends of a connection is checked for its form; the gateway decides the rest.
 """
 
@@ -21,7 +21,7 @@ from fumehood.guest.contract.multiplexer import Multiplexer, Send
 _MOST_UNREAD_BYTES = 256 * 1024 * 1024
 
 
-class ContainerEgress:
+class RelayEgress:
     """Belongs to the bridge, and to its event loop."""
 
     def __init__(self, channels: Multiplexer, send: Send, unread_bytes: Callable[[], int]) -> None:

@@ -1,4 +1,4 @@
-"""A pool of started, unused containers, so that opening a sandbox need not wait for one.
+"""A pool of started, unused guests, so that opening a sandbox need not wait for one.
 
 Each serves one sandbox and is thrown away. They are kept for designs that are used again and again: when one is asked
 for a second time before a spare would have been thrown away, the next is started behind it. Belongs to the backend's
@@ -14,9 +14,8 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from fumehood.backends.docker.container import Container
 from fumehood.errors import FumehoodError
 
 MOST_SPARE = 4
@@ -25,42 +24,49 @@ SPARE_SECONDS = 60.0
 _REFILL_DELAY_SECONDS = 0.1
 _MOST_REMEMBERED = 256
 
-Start = Callable[[], Awaitable[Container]]
+
+class PooledGuest(Protocol):
+    async def answers(self) -> bool: ...
+
+    async def close(self) -> None: ...
 
 
-class ContainerPool:
+Guest = TypeVar("Guest", bound=PooledGuest)
+
+
+class GuestPool(Generic[Guest]):
     def __init__(self) -> None:
-        self._spares: OrderedDict[str, tuple[Container, float]] = OrderedDict()
+        self._spares: OrderedDict[str, tuple[Guest, float]] = OrderedDict()
         self._taken_at: OrderedDict[str, float] = OrderedDict()
         self._refills: set[asyncio.Task[None]] = set()
         self._removals: set[asyncio.Task[None]] = set()
         self._filling: set[str] = set()
         self._is_closed = False
 
-    async def take(self, key: str, start: Start) -> Container:
+    async def take(self, key: str, start: Callable[[], Awaitable[Guest]]) -> Guest:
         """A new one for the caller alone. Several callers wait side by side, never for each other."""
-        container = await self._take_spare(key)
+        guest = await self._take_spare(key)
         if time.monotonic() - self._taken_at.get(key, -math.inf) < SPARE_SECONDS:
             _keep(self._refills, self._refill(key, start))
         self._remember(key)
-        return container or await start()
+        return guest or await start()
 
-    async def _take_spare(self, key: str) -> Container | None:
+    async def _take_spare(self, key: str) -> Guest | None:
         """None also when it does not answer: it may have been paused, or killed, since it was started."""
         if key not in self._spares:
             return None
-        container, _ = self._spares.pop(key)
+        guest, _ = self._spares.pop(key)
         is_ready = False
         try:
-            is_ready = await container.answers()
+            is_ready = await guest.answers()
         finally:
             if not is_ready:
-                self.discard(container)
-        return container if is_ready else None
+                self.discard(guest)
+        return guest if is_ready else None
 
-    def discard(self, container: Container) -> None:
-        """Removes an unused container in the background, while the caller goes on."""
-        _keep(self._removals, container.close())
+    def discard(self, guest: Guest) -> None:
+        """Removes an unused guest in the background, while the caller goes on."""
+        _keep(self._removals, guest.close())
 
     def _remember(self, key: str) -> None:
         self._taken_at[key] = time.monotonic()
@@ -68,30 +74,30 @@ class ContainerPool:
         if len(self._taken_at) > _MOST_REMEMBERED:
             self._taken_at.popitem(last=False)
 
-    async def _refill(self, key: str, start: Start) -> None:
+    async def _refill(self, key: str, start: Callable[[], Awaitable[Guest]]) -> None:
         if key in self._filling or key in self._spares or self._is_closed:
             return
         self._filling.add(key)
         try:
             await asyncio.sleep(_REFILL_DELAY_SECONDS)
-            container = await start()
+            guest = await start()
         except FumehoodError:
             return  # opening the next sandbox fails in the same way, and raises the error
         finally:
             self._filling.discard(key)
         if self._is_closed:
-            await container.close()
+            await guest.close()
             return
-        self._spares[key] = (container, time.monotonic())
+        self._spares[key] = (guest, time.monotonic())
         if len(self._spares) > MOST_SPARE:
             _, (oldest, _) = self._spares.popitem(last=False)
             self.discard(oldest)
-        asyncio.get_running_loop().call_later(SPARE_SECONDS, self._expire, key, container)
+        asyncio.get_running_loop().call_later(SPARE_SECONDS, self._expire, key, guest)
 
-    def _expire(self, key: str, container: Container) -> None:
-        if key in self._spares and self._spares[key][0] is container:
+    def _expire(self, key: str, guest: Guest) -> None:
+        if key in self._spares and self._spares[key][0] is guest:
             del self._spares[key]
-            self.discard(container)
+            self.discard(guest)
 
     async def close(self) -> None:
         """When this returns, none of those that were ever started here is left."""

@@ -1,4 +1,4 @@
-"""How the guest gets into a container: as text on its standard input, to a few lines on its command line.
+"""How the guest gets inside: as text on its standard input, to a few lines on its command line.
 
 Nothing is mounted and nothing is written, so that it works with an engine on another machine, any image,
 and a root file system that is read-only. A Python of the host's release gets what the host has compiled: compiling is
@@ -16,13 +16,13 @@ from pathlib import Path
 from types import CodeType
 
 import fumehood.guest
-from fumehood.guest.contract.relay_spec import RelaySpec
 
 _PACKAGE = "guest"
 # Reads three parts, each after its length, makes the modules importable, imports all that a run can need, and hands
 # over. It leaves no importer behind: what programs import is theirs.
 _BOOTSTRAP = """
 import os, sys, json, zlib, marshal
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import MAGIC_NUMBER
 def take(size):
@@ -52,9 +52,9 @@ class Finder:
         exec(code, vars(module))
 finder = Finder()
 sys.meta_path.insert(0, finder)
-from guest.relay import service
+entry = import_module(told["entry"])
 sys.meta_path.remove(finder)
-service.main(told["spec"], b"")
+entry.main(told["spec"], b"")
 """
 # Without the host's ideas of where modules are; nothing that the image or its user has put in the way is imported.
 _OPTIONS = ("-I", "-S", "-u", "-c", _BOOTSTRAP)
@@ -66,9 +66,14 @@ def command(interpreter: tuple[str, ...] = IN_IMAGE) -> list[str]:
     return [*interpreter, *_OPTIONS]
 
 
-def packed(spec: RelaySpec) -> bytes:
-    """What the bootstrap reads first."""
-    told = json.dumps({"magic": MAGIC_NUMBER.hex(), "spec": spec}).encode()
+def program() -> str:
+    """The few lines themselves, for a place that has no command line."""
+    return _BOOTSTRAP
+
+
+def packed(spec: object, entry: str = "guest.relay.service") -> bytes:
+    """What the bootstrap reads first; `entry` is the module whose `main` gets the specification."""
+    told = json.dumps({"magic": MAGIC_NUMBER.hex(), "entry": entry, "spec": spec}).encode()
     return b"".join(len(part).to_bytes(8, "big") + part for part in (told, _sources(), _codes()))
 
 

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from fumehood.backends.docker import pool
 from fumehood.backends.docker.container import Container
+from fumehood.backends.relay import pool
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ class Design:
 
 async def started_after_taking(times: int) -> int:
     """How many there were, with those that are spare, before all of them were closed."""
-    design, containers = Design(), pool.ContainerPool()
+    design, containers = Design(), pool.GuestPool()
     for _ in range(times):
         await containers.take("a policy", design.start)
     for refill in list(containers._refills):

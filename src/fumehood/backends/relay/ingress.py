@@ -1,4 +1,4 @@
-"""Connections from the host to ports of a container's loopback, which the guest opens and carries.
+"""Connections from the host to ports of a guest's loopback, which the guest opens and carries.
 
 What the guest answers is checked for its form. It can answer only what it was asked, and each connection has a window
 of data that may be under way, as every other conversation on the stream.
@@ -16,7 +16,7 @@ from fumehood.guest.contract.channel import Channel
 from fumehood.guest.contract.multiplexer import Multiplexer, Send
 
 
-class ContainerIngress:
+class RelayIngress:
     """Belongs to the bridge, and to its event loop."""
 
     def __init__(self, channels: Multiplexer, send: Send, take_number: Callable[[], int]) -> None:

@@ -1,4 +1,4 @@
-"""The host's end of a container's stream: what a run's descriptors carry goes over it, and comes back.
+"""The host's end of a guest's stream: what a run's descriptors carry goes over it, and comes back.
 
 Lives in the backend's own event loop; other threads hand runs over to it. At the other ends of the
 descriptors it looks as if the run were on this machine. Nothing that arrives is trusted: a guest that does not keep to
@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from fumehood.backends.docker.egress import ContainerEgress
-from fumehood.backends.docker.ingress import ContainerIngress
 from fumehood.backends.interface import EgressEndpoint, TerminalSize
+from fumehood.backends.relay.egress import RelayEgress
+from fumehood.backends.relay.ingress import RelayIngress
 from fumehood.guest.contract import frames, wire
 from fumehood.guest.contract.channel import Channel
 from fumehood.guest.contract.multiplexer import Multiplexer
@@ -44,7 +44,7 @@ _KILLED_FOR_MEMORY = {
 
 
 class AttachedStream(Protocol):
-    """A container's attached streams."""
+    """The stream between the host and a guest; 1 is the guest's, 2 what it writes to its standard error."""
 
     async def read_out(self) -> Any: ...
 
@@ -62,8 +62,8 @@ class Bridge:
         self._heard = asyncio.Event()
         self._channels = Multiplexer(self._send)
         self._outgoing = bytearray()
-        self._ingress = ContainerIngress(self._channels, self._send, self._take_number)
-        self._egress = ContainerEgress(self._channels, self._send, lambda: len(self._outgoing))
+        self._ingress = RelayIngress(self._channels, self._send, self._take_number)
+        self._egress = RelayEgress(self._channels, self._send, lambda: len(self._outgoing))
         self._wake = asyncio.Event()
         self._links: dict[int, socket.socket] = {}
         """The links of runs whose terminal has not arrived, by number."""
@@ -158,7 +158,7 @@ class Bridge:
             self._egress.change(ports)
 
     def connect(self, port: int, answer: socket.socket) -> None:
-        """A connection to a port of the container's loopback; `answer` gets it, or is closed."""
+        """A connection to a port of the guest's loopback; `answer` gets it, or is closed."""
         if self.is_over:
             answer.close()
         else:
@@ -196,7 +196,7 @@ class Bridge:
             await self._stream.write_in(data)
 
     async def _beat(self) -> None:
-        """The guest ends when it hears nothing: it cannot see that the engine between us is gone."""
+        """The guest ends when it hears nothing: it cannot see that what is between us is gone."""
         while not self.is_over:
             await asyncio.sleep(_BEAT_SECONDS)
             self._send_beat()

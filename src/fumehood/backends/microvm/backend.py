@@ -1,0 +1,169 @@
+"""The entry point of the backend `microvm`: a machine of its own for every sandbox, restored from a template."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from fumehood.backends.interface import EnforcementReport, PackageFolder
+from fumehood.backends.microvm import enforcement
+from fumehood.backends.microvm.clone import Machine, start_machine
+from fumehood.backends.microvm.confinement import Confinement
+from fumehood.backends.microvm.disks import packages_disk
+from fumehood.backends.microvm.image import MachineImage, read_image
+from fumehood.backends.microvm.machine import describe, find_emulator
+from fumehood.backends.microvm.start import machine_start
+from fumehood.backends.microvm.template import MachineTemplates
+from fumehood.backends.native import enforcement as native
+from fumehood.backends.native.host_facts import HostFacts, detect
+from fumehood.backends.relay.link import RelayLink
+from fumehood.backends.relay.loop import BackendLoop
+from fumehood.backends.relay.pool import GuestPool
+from fumehood.backends.runs.sandbox import GuestSandbox
+from fumehood.errors import FumehoodError, UnenforceableError
+from fumehood.host.interpreter import own_interpreter
+from fumehood.policy import Policy
+from fumehood.tenant import LOCAL, Tenant
+
+
+class MicroVMBackend:
+    """Has an event loop in a thread of its own: machines and the bytes of their runs live there."""
+
+    name = enforcement.BACKEND
+
+    def __init__(self, facts: HostFacts | None = None) -> None:
+        self._facts = facts or detect()
+        self._loop = BackendLoop()
+        self._open_parts()
+
+    def _open_parts(self) -> None:
+        self._confinement = Confinement(self._facts)
+        self._templates = MachineTemplates(self._confinement)
+        self._pool = GuestPool[Machine]()
+
+    def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
+        enforcement.refuse_unknown(policy)
+        native.refuse_tenant(tenant, self._facts)
+        enforcement.refuse_host(self._facts)
+        # A strict policy is refused before anything starts, and again if the guest then has less than it could have.
+        enforcement.decide(policy, None, enforcement.BEST_LAYERS, packages_in_image=False)
+
+    async def has_packages(self, policy: Policy, request: str, tenant: Tenant = LOCAL) -> bool:
+        """The image was made with them: see `hood image build --vm --policy`."""
+        return (await anyio.to_thread.run_sync(read_image, policy.image)).environment == request
+
+    @asynccontextmanager
+    async def open(
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = (), tenant: Tenant = LOCAL
+    ) -> AsyncIterator[GuestSandbox]:
+        self.check(policy, tenant)
+        image = await anyio.to_thread.run_sync(read_image, policy.image)
+        in_image = policy.environment.has_packages and packages is None
+        _refuse_other_python(image, packages)
+        disk = await anyio.to_thread.run_sync(packages_disk, packages) if packages else None
+        opening = partial(self._start, policy, image, packages, disk, tenant)
+        machine: Machine = await self._loop.call(opening, self._discard)
+        try:
+            report = self._report(policy, packages, machine, in_image=in_image)
+            sandbox = self._sandbox(machine, policy, report, image)
+            try:
+                yield sandbox
+            finally:
+                sandbox.close()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._loop.call(partial(self._let_go, machine))
+
+    def _sandbox(
+        self, machine: Machine, policy: Policy, report: EnforcementReport, image: MachineImage
+    ) -> GuestSandbox:
+        return GuestSandbox(
+            RelayLink(self._loop.portal(), machine),
+            policy,
+            report,
+            image_digest=image.digest,
+            shares_listeners=True,
+            closes_at_once=False,
+            is_direct=False,
+        )
+
+    def _report(
+        self, policy: Policy, packages: PackageFolder | None, machine: Machine, *, in_image: bool
+    ) -> EnforcementReport:
+        return enforcement.decide(policy, packages, machine.layers, packages_in_image=in_image)
+
+    async def _start(
+        self, policy: Policy, image: MachineImage, packages: PackageFolder | None, disk: Path | None, tenant: Tenant
+    ) -> Machine:
+        """In the loop."""
+        description = describe(find_emulator(), policy.resources.memory)
+        template = await self._templates.get(image, description)
+        start = machine_start(policy, image, packages, has_packages=policy.environment.has_packages)
+        restore = partial(
+            start_machine,
+            self._confinement,
+            template,
+            image,
+            start,
+            packages=disk,
+            cpus=min(policy.resources.cpus, 1.0),
+            tenant=tenant,
+        )
+        digest = packages.digest if packages else "no packages"
+        key = " ".join((tenant.name, policy.digest, image.digest, description.digest, digest))
+        return await self._pool.take(key, restore)
+
+    async def _let_go(self, machine: Machine) -> None:
+        """In the loop. Its runs are over; nothing of it has to be waited for."""
+        try:
+            await machine.bridge.close()
+        finally:
+            self._pool.discard(machine)
+
+    def _discard(self, machine: Machine) -> None:
+        """In the loop: the caller was cancelled when its machine was there already."""
+        self._pool.discard(machine)
+
+    def close(self) -> None:
+        """Everything that was started ends here: machines, templates in memory, cells, the thread."""
+        self._loop.close(self._wind_up)
+
+    async def _wind_up(self) -> None:
+        await self._pool.close()
+        await self._templates.close()
+        await anyio.to_thread.run_sync(self._confinement.close)
+        self._open_parts()
+
+
+def _refuse_other_python(image: MachineImage, packages: PackageFolder | None) -> None:
+    own = own_interpreter().version
+    if packages is not None and image.python != own:
+        wanted, found = (".".join(map(str, version)) for version in (own, image.python))
+        raise UnenforceableError(
+            "environment.packages",
+            backend=enforcement.BACKEND,
+            reason=f"they are installed for Python {wanted} and image {image.name!r} has {found}",
+            remedy="Make an image that has them: `hood image build --vm --policy FILE`.",
+        )
+
+
+def examine() -> tuple[bool, str]:
+    """Whether a machine runs here: one is started, and says which kernel it has. Blocks."""
+    backend = MicroVMBackend()
+    try:
+        return True, anyio.run(_examine, backend)
+    except (FumehoodError, OSError) as error:
+        return False, str(error)
+    finally:
+        backend.close()
+
+
+async def _examine(backend: MicroVMBackend) -> str:
+    image = read_image(None)
+    async with backend.open(Policy(backend=enforcement.BACKEND), None):
+        return f"a machine was started: kernel {image.release} in QEMU, by software (TCG), image {image.name}"

@@ -1,0 +1,196 @@
+"""A machine that continues from a template, with a guest in it that is ready for runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from fumehood.backends.microvm.confinement import ConfinedProcess, Confinement, refuse_failed, start_confined
+from fumehood.backends.microvm.image import MachineImage
+from fumehood.backends.microvm.machine import QEMU_MEMORY_BYTES, qemu_argv
+from fumehood.backends.microvm.qmp import ControlChannel
+from fumehood.backends.microvm.template import MachineTemplate, empty_disk, open_file, socket_pairs
+from fumehood.backends.relay import bootstrap
+from fumehood.backends.relay.bridge import Bridge
+from fumehood.errors import StepFailedError
+from fumehood.guest.contract.machine_spec import ENTROPY_BYTES, ENTRY, MachineStart
+from fumehood.tenant import Tenant
+
+_START_SECONDS = 60.0
+# A guest that is there answers within this; with the host's grace it is less than a second.
+_ANSWER_SECONDS = 0.7
+# One that is not stopped may have a machine that is overloaded; its own processor is slow, too.
+_SLOW_SECONDS = 10.0
+_OVERTIME_SECONDS = 15.0
+_END_SECONDS = 2.0
+_CHUNK_BYTES = 256 * 1024
+
+
+class StreamPart(NamedTuple):
+    stream: int
+    data: bytes
+
+
+class MachineStream:
+    """The machine's two serial ports as one stream with errors beside it. Meets `AttachedStream`."""
+
+    def __init__(self, relay: socket.socket, errors: socket.socket) -> None:
+        self._relay, self._errors = relay, errors
+        self._parts: asyncio.Queue[StreamPart | None] = asyncio.Queue(4)
+        self._readers = [asyncio.ensure_future(self._read(line, number)) for number, line in ((1, relay), (2, errors))]
+
+    async def _read(self, line: socket.socket, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while data := await loop.sock_recv(line, _CHUNK_BYTES):
+                await self._parts.put(StreamPart(number, data))
+        except OSError:
+            pass  # QEMU has ended
+        if number == 1:
+            await self._parts.put(None)
+
+    async def read_out(self) -> StreamPart | None:
+        return await self._parts.get()
+
+    async def write_in(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._relay, data)
+
+    async def close(self) -> None:
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        self._relay.close()
+        self._errors.close()
+
+
+class Machine:
+    """Belongs to the backend's event loop. Meets `RelayGuest`."""
+
+    def __init__(self, process: ConfinedProcess, bridge: Bridge, control: ControlChannel) -> None:
+        self._process, self._control = process, control
+        self.bridge = bridge
+        self.loop = asyncio.get_running_loop()
+        self.layers: tuple[str, ...] = ()
+        self._is_paused = False
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.bridge.is_over
+
+    async def answers(self) -> bool:
+        return self.is_alive and await self.bridge.answers(_ANSWER_SECONDS)
+
+    async def is_lost(self, overdue_seconds: float) -> bool:
+        if overdue_seconds > _OVERTIME_SECONDS:
+            return True
+        return not (await self.answers() or await self.bridge.answers(_SLOW_SECONDS))
+
+    async def close(self) -> None:
+        """When this returns QEMU and all that it held is gone."""
+        await self.bridge.close()
+        self._control.close()
+        await self._process.close()
+
+
+async def start_machine(
+    confinement: Confinement,
+    template: MachineTemplate,
+    image: MachineImage,
+    start: MachineStart,
+    *,
+    packages: Path | None,
+    cpus: float,
+    tenant: Tenant,
+) -> Machine:
+    """Restores a copy, and makes it unlike all others before anything runs in it."""
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            return await _started(confinement, template, image, start, packages, cpus, tenant)
+    except TimeoutError as error:
+        raise StepFailedError("starting a machine", f"its guest was not ready in {_START_SECONDS:.0f} s") from error
+
+
+async def _started(
+    confinement: Confinement,
+    template: MachineTemplate,
+    image: MachineImage,
+    start: MachineStart,
+    packages: Path | None,
+    cpus: float,
+    tenant: Tenant,
+) -> Machine:
+    with ExitStack() as stack:
+        ours, theirs = socket_pairs(stack, 3)
+        with ExitStack() as files:
+            disks = [open_file(image.root, files), open_file(packages, files) if packages else empty_disk(files)]
+            handed = [template.ram, *(line.fileno() for line in theirs), *disks]
+            command = qemu_argv(template.machine, is_shared=False, is_restored=True)
+            memory = template.machine.ram_bytes + QEMU_MEMORY_BYTES
+            process = await start_confined(confinement, command, handed, memory_bytes=memory, cpus=cpus, tenant=tenant)
+        for line in theirs:
+            line.close()
+        stack.pop_all()
+    relay, control, errors = ours
+    channel = ControlChannel(control)
+    bridge = Bridge(MachineStream(relay, errors), lambda: _ran_out_of_memory(process))
+    machine = Machine(process, bridge, channel)
+    try:
+        await _restore(channel, template)
+        _send_start(bridge, start)
+        word = await bridge.first_word()
+        if word is None:
+            raise StepFailedError("starting the guest in a machine", bridge.last_words() or "it ended without a word")
+        if "failed" in word:
+            raise StepFailedError(str(word["failed"]), str(word.get("detail")))
+        machine.layers = tuple(map(str, word["confined_by"]))
+        return machine
+    except StepFailedError as error:
+        answer = await process.wait(0.2)
+        said = process.last_words()
+        await machine.close()
+        if answer is None and not said:
+            raise
+        raise refuse_failed(answer, f"{error.detail} {said}".strip()) from error
+    except BaseException:
+        await machine.close()
+        raise
+
+
+async def _restore(channel: ControlChannel, template: MachineTemplate) -> None:
+    await channel.greet()
+    await channel.call("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
+    with ExitStack() as stack:
+        state = template.open_state()
+        stack.callback(os.close, state)
+        await channel.hand_over("state", state)
+    await channel.migrate("migrate-incoming", "fd:state")
+    await channel.call("cont")
+
+
+def _send_start(bridge: Bridge, start: MachineStart) -> None:
+    """The time is that of now; randomness is never used twice."""
+    complete: MachineStart = {
+        **start,
+        "entropy": secrets.token_hex(ENTROPY_BYTES),
+        "time_ns": time.time_ns(),
+    }
+    text = json.dumps(complete).encode()
+    bridge.send_raw(len(text).to_bytes(8, "big") + text)
+    if start["fresh"]:
+        program = bootstrap.program().encode()
+        again = bootstrap.packed({"start": {**complete, "entropy": secrets.token_hex(ENTROPY_BYTES)}}, ENTRY)
+        bridge.send_raw(len(program).to_bytes(8, "big") + program + again)
+
+
+async def _ran_out_of_memory(process: ConfinedProcess) -> bool:
+    """Whether the kernel has taken QEMU itself, for what its cgroup may have."""
+    answer = await process.wait(_END_SECONDS)
+    trouble = (answer or {}).get("trouble")
+    return bool(trouble and trouble["out_of_memory_kills"])

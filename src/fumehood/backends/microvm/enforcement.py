@@ -1,0 +1,112 @@
+"""Decides, before a machine is started, how each control of a policy is enforced, or that it is not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fumehood.backends import enforcement, executables
+from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
+from fumehood.backends.native.host_facts import HostFacts
+from fumehood.errors import UnenforceableError
+from fumehood.policy import Policy
+
+BACKEND = "microvm"
+_ENFORCED = frozenset(
+    {
+        *("filesystem.workspace", "filesystem.outputs", "resources", "environment", "image"),
+        *("commands", "network.allow", "network.publish", "network.shared_loopback", "secrets"),
+    }
+)
+_RELAY = "a relay in the machine, over its serial port"
+BEST_LAYERS = ("Landlock",)
+_SOFTWARE = (
+    "a machine with a kernel of its own, whose processor is QEMU's software: its makers do not treat errors there as "
+    "errors of security, so QEMU itself is in a native sandbox"
+)
+
+
+def refuse_unknown(policy: Policy) -> None:
+    enforcement.refuse_too_many_ports(policy, BACKEND)
+    if policy.filesystem.mounts:
+        raise UnenforceableError(
+            "filesystem.mounts",
+            backend=BACKEND,
+            reason="a machine shares no folder with the host",
+            remedy="Write files into the workspace instead, or use backend: native.",
+        )
+    enforcement.refuse_unknown(policy, _ENFORCED, BACKEND)
+
+
+def refuse_host(facts: HostFacts) -> None:
+    """QEMU is held by cgroups: without them its memory would be no limit at all."""
+    for controller, limit in (("memory", "memory"), ("cpu", "cpus"), ("pids", "processes")):
+        if facts.controls(controller) is None:
+            raise UnenforceableError(
+                f"resources.{limit}",
+                backend=BACKEND,
+                reason=f"there is no cgroup with the controller {controller} for QEMU",
+                remedy="Run as root, or in a scope with delegated cgroups: see `hood doctor`.",
+            )
+
+
+def decide(
+    policy: Policy, packages: PackageFolder | None, layers: tuple[str, ...], *, packages_in_image: bool
+) -> EnforcementReport:
+    """`layers` are what the guest puts on programs besides."""
+    entries = (
+        *_isolation(layers),
+        *enforcement.report_network(policy, _RELAY, _RELAY),
+        *_packages(packages, packages_in_image),
+        *_commands(policy, layers),
+        *_limits(policy),
+    )
+    remedy = "Turn strict off, or use backend: native, docker or gvisor."
+    enforcement.refuse_partial(policy, entries, BACKEND, remedy)
+    return EnforcementReport(entries)
+
+
+def _isolation(layers: tuple[str, ...]) -> Iterator[Enforcement]:
+    behind = ", ".join(layers) or "nothing behind it"
+    yield Enforcement("kernel", _SOFTWARE, partial=True)
+    yield Enforcement("filesystem", f"a read-only disk of the machine's own, and no folder of the host ({behind})")
+    yield Enforcement("filesystem.outputs", "file service in the machine, asked by the host for these paths alone")
+    yield Enforcement("processes", "a machine of the sandbox's own")
+    yield Enforcement("privileges", "an ordinary user of the machine; no capabilities; no_new_privs")
+    yield Enforcement("system calls", "a kernel of the sandbox's own, and a seccomp allow list for programs")
+    yield Enforcement("environment", "empty environment; all descriptors closed")
+    yield Enforcement("image", "a folder of this user's, by its digest if the policy has one")
+
+
+def _packages(packages: PackageFolder | None, in_image: bool) -> Iterator[Enforcement]:
+    if packages is not None:
+        yield Enforcement("environment.packages", f"read-only disk of a folder with the digest {packages.digest}")
+    elif in_image:
+        yield Enforcement("environment.packages", "folder of the image, which was made with them")
+
+
+def _commands(policy: Policy, layers: tuple[str, ...]) -> Iterator[Enforcement]:
+    if policy.commands.enforce == "kernel" and "Landlock" not in layers:
+        raise UnenforceableError(
+            "commands.enforce",
+            backend=BACKEND,
+            reason="the machine's kernel has no Landlock",
+            remedy="Use enforce: parse, or build the image again: `hood image build --vm`.",
+        )
+    if entry := executables.report(policy, has_landlock="Landlock" in layers):
+        yield entry
+
+
+def _limits(policy: Policy) -> Iterator[Enforcement]:
+    shared = "for all runs of the sandbox together"
+    yield Enforcement("resources.timeout", "clock in the machine, which kills the run; then the host's")
+    yield Enforcement("resources.memory", f"memory cgroup of the machine's kernel, {shared}; QEMU has one on the host")
+    yield Enforcement("resources.processes", "pids cgroup of the machine's kernel, for each run")
+    yield Enforcement("resources.cpus", f"one processor at most, and the cpu cgroup of QEMU, {shared}")
+    yield Enforcement("resources.disk", "tmpfs size, of each of /tmp, /var/tmp, /dev/shm and /run")
+    yield Enforcement("resources.inodes", "tmpfs inode count")
+    yield Enforcement("resources.output", "counted by the host, which kills the run")
+    yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
+    yield Enforcement("resources.artifacts", "counted by the host")
+    yield Enforcement("resources.artifacts_size", "counted by the host before anything is read")
+    if policy.resources.cpu_time is not None:
+        yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)

@@ -1,0 +1,75 @@
+"""QEMU's control protocol (QMP): one JSON object a line, over a socket of ours. Belongs to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+from fumehood.errors import StepFailedError
+
+_MOST_LINE_BYTES = 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+_STEP = "controlling a machine"
+
+
+class ControlChannel:
+    def __init__(self, line: socket.socket) -> None:
+        line.setblocking(False)
+        self._line = line
+        self._pending = bytearray()
+
+    async def greet(self) -> None:
+        """Once, first."""
+        await self._next()
+        await self.call("qmp_capabilities")
+
+    async def call(self, command: str, **arguments: Any) -> Any:
+        """What QEMU returns; events in between are passed over."""
+        return await self._ask(command, arguments, ())
+
+    async def hand_over(self, name: str, descriptor: int) -> None:
+        """A descriptor that later commands know by this name."""
+        await self._ask("getfd", {"fdname": name}, (descriptor,))
+
+    async def migrate(self, command: str, uri: str) -> None:
+        """Writes or reads the state of a machine, to the end."""
+        await self.call(command, uri=uri)
+        while (status := (await self.call("query-migrate")).get("status")) != "completed":
+            if status in ("failed", "cancelled"):
+                raise StepFailedError("copying a machine", f"QEMU could not: {status}")
+            await asyncio.sleep(0.002)
+
+    async def _ask(self, command: str, arguments: dict[str, Any], descriptors: tuple[int, ...]) -> Any:
+        message = json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n"
+        # Short, and QEMU reads what it is sent: there is room for it.
+        if descriptors:
+            socket.send_fds(self._line, [message], descriptors)
+        else:
+            await asyncio.get_running_loop().sock_sendall(self._line, message)
+        while True:
+            answer = await self._next()
+            if "return" in answer:
+                return answer["return"]
+            if "error" in answer:
+                raise StepFailedError(_STEP, f"{command}: {answer['error'].get('desc', 'no reason')}")
+
+    async def _next(self) -> dict[str, Any]:
+        while b"\n" not in self._pending:
+            try:
+                data = await asyncio.get_running_loop().sock_recv(self._line, _CHUNK_BYTES)
+            except OSError:
+                data = b""
+            if not data or len(self._pending) > _MOST_LINE_BYTES:
+                raise StepFailedError(_STEP, "QEMU has ended")
+            self._pending += data
+        line, _, rest = self._pending.partition(b"\n")
+        self._pending = bytearray(rest)
+        try:
+            return json.loads(line)
+        except ValueError as error:
+            raise StepFailedError(_STEP, "QEMU does not keep to its protocol") from error
+
+    def close(self) -> None:
+        self._line.close()

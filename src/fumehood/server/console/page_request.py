@@ -1,0 +1,130 @@
+"""A request for a page of somebody who is signed in, and the answers to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from fumehood.audit.events import AuditEvent
+from fumehood.errors import UsageError
+from fumehood.frozen import frozen
+from fumehood.server.console.rendering import render
+from fumehood.server.console.routes import ROOT
+from fumehood.server.console.sessions import Session
+from fumehood.server.console.source import ConsoleSource
+from fumehood.server.identity.principals import Principal, Scope
+
+T = TypeVar("T")
+_MOST_FORM_BYTES = 1024 * 1024
+_MOST_FIELDS = 50
+
+
+@frozen
+class ConsoleViewed(AuditEvent):
+    """Somebody has seen code or output of others in the console, or taken records out of it."""
+
+    kind = "console.viewed"
+
+    what: str
+    """`run`, `task`, `approval`, `export`."""
+    subject: str
+    of: str | None
+    """Whose it is."""
+
+
+class NoSuchPageError(UsageError):
+    """The same for what is not there, what is another tenant's, and what the viewer may not see."""
+
+    def __init__(self) -> None:
+        super().__init__("There is nothing here, or it is not for you to see.")
+
+
+class StalePageError(UsageError):
+    """The page is not of this session, or shows what is not so any more."""
+
+
+class PageRequest:
+    def __init__(self, request: Request, session: Session, source: ConsoleSource, nav: tuple[object, ...]) -> None:
+        self.request, self.session, self.source, self._nav = request, session, source, nav
+        self.form: Mapping[str, str] = {}
+        self.waiting = 0
+        """How many calls wait for an answer, for those who may give one."""
+
+    @property
+    def principal(self) -> Principal:
+        return self.session.principal
+
+    def may(self, *scopes: Scope) -> bool:
+        return not scopes or any(self.principal.may(scope) for scope in scopes)
+
+    @property
+    def sees_all(self) -> bool:
+        """Runs of others, too."""
+        return self.may(Scope.AUDIT)
+
+    def is_own(self, who: str) -> bool:
+        return who == self.principal.name
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def query(self, name: str) -> str:
+        return self.request.query_params.get(name, "")
+
+    async def blocking(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work)
+
+    async def viewed(self, what: str, subject: str, of: str | None) -> None:
+        """Before code or output is shown: the record is there first. What is one's own is not recorded."""
+        if of is None or not self.is_own(of):
+            await self.source.trail(self.principal).write(ConsoleViewed(what, subject, of))
+
+    def page(self, template: str, *, status: int = 200, view: str = "", after: int = 0, **context: object) -> Response:
+        """`view` names the live view of the page, which shows all records up to `after`."""
+        shared = {
+            "root": ROOT,
+            "nav": self._nav,
+            "here": self.request.url.path,
+            "principal": self.principal,
+            "source": self.source,
+            "form_token": self.session.form_token,
+            "live": f"{ROOT}/news?view={view}" if view else "",
+            "after": after,
+            "waiting": self.waiting,
+            "may_approve": self.may(Scope.APPROVE),
+            "sees_all": self.sees_all,
+        }
+        return HTMLResponse(render(template, **shared, **context), status)
+
+    def go(self, path: str) -> Response:
+        """After an action: the page that shows what came of it."""
+        return RedirectResponse(f"{ROOT}{path}", 303)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form as browsers send it; UsageError for anything else."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise UsageError("send a form, as the page does")
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_FORM_BYTES:
+            raise UsageError("the form is too large")
+    try:
+        fields = parse_qs(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(body),
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except ValueError as error:
+        raise UsageError(f"the form cannot be read: {error}") from None
+    if any(len(values) != 1 for values in fields.values()):
+        raise UsageError("a field of the form is there twice")
+    return {name: values[0] for name, values in fields.items()}

@@ -1,0 +1,77 @@
+"""Run: everything that is known of one run, in order, with its code and output as far as the log keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from fumehood.audit.records import Record
+from fumehood.server.console.badges import badge_fragments
+from fumehood.server.console.news import Fragment
+from fumehood.server.console.page_request import NoSuchPageError, PageRequest
+from fumehood.server.console.rendering import render
+from fumehood.server.console.routes import ConsoleRoute, PageModule
+from fumehood.server.console.run_rows import RunRow, newest_seq, run_records, sum_up
+from fumehood.server.console.run_story import records_around
+from fumehood.server.console.story import StoryTeller, policy_lines
+from fumehood.server.identity.principals import Scope
+
+_SCOPES = (Scope.RUN, Scope.AUDIT)
+
+
+async def show(page: PageRequest) -> Response:
+    run = page.path("id")
+    row = await _visible(page, run)
+    await page.viewed("run", run, row.who)
+    log = page.source.log
+    after = (await page.blocking(log.head)).seq
+    around = await page.blocking(lambda: records_around(log, run))
+    teller = StoryTeller(log)
+    steps = await page.blocking(lambda: [teller.step(record) for record in around.records if record.seq <= after])
+    policy = await page.blocking(lambda: teller.policy_of(row.sandbox))
+    return page.page(
+        "run.html",
+        view=f"run:{run}",
+        after=max(after, newest_seq(around.records)),
+        run=row,
+        task=around.task,
+        steps=steps,
+        policy=policy,
+        policy_lines=policy_lines(policy),
+    )
+
+
+async def _visible(page: PageRequest, run: str) -> RunRow:
+    """The same answer for another's run as for one that never was."""
+    records = await page.blocking(lambda: run_records(page.source.log, run))
+    row = sum_up(records) if records else None
+    if row is None or not (page.sees_all or page.is_own(row.who)):
+        raise NoSuchPageError
+    return row
+
+
+class RunView:
+    def __init__(self, page: PageRequest, run: str) -> None:
+        self._page, self._run = page, run
+        self._teller = StoryTeller(page.source.log)
+        self.key = f"run {run} {page.may(Scope.APPROVE)}"
+
+    async def fragments(self, record: Record) -> Sequence[Fragment]:
+        page = self._page
+        found = list(await badge_fragments(page, record))
+        if record.run_id == self._run:
+            step = await page.blocking(lambda: self._teller.step(record))
+            run = await page.blocking(lambda: sum_up(run_records(page.source.log, self._run)))
+            found.append(Fragment(render("fragments/step.html", step=step), "steps", "end"))
+            found.append(Fragment(render("fragments/run_head.html", run=run)))
+        return found
+
+
+async def _view(page: PageRequest) -> RunView:
+    run = page.query("view").partition(":")[2]
+    await _visible(page, run)
+    return RunView(page, run)
+
+
+MODULE = PageModule((ConsoleRoute("/runs/{id}", show, _SCOPES),), {"run": (_SCOPES, _view)})

@@ -1,0 +1,192 @@
+"""What happened, as steps that somebody can read: the records of a run or a task, each with what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from fumehood.audit.records import Record
+from fumehood.audit.store import Query
+from fumehood.audit.words import Shown, summary
+from fumehood.errors import FumehoodError
+from fumehood.frozen import frozen
+from fumehood.policy import Policy, describe
+from fumehood.policy.decision import Decision
+from fumehood.server.console.source import RecordReader
+
+_TITLES = {
+    "run.requested": "Asked for",
+    "run.started": "Started",
+    "run.finished": "Ended",
+    "run.broke": "Our machinery failed",
+    "request.denied": "Denied before it started",
+    "egress.denied": "Denied on the way out",
+    "egress.allowed": "Let out",
+    "artifacts.found": "Made",
+    "file.in": "File in",
+    "file.out": "File out",
+    "canary.seen": "A canary was seen",
+    "policy.changed": "Policy changed",
+    "approval.asked": "Approval asked for",
+    "approval.given": "Approved",
+    "approval.denied": "Not approved",
+    "approval.edited": "Approved with changes",
+    "approval.used": "Approval used up",
+    "approval.reviewed": "Reviewed",
+    "tool.called": "Tool called",
+    "tool.returned": "Tool returned",
+    "tool.refused": "Call refused",
+    "task.started": "Task",
+    "task.ended": "Task ended",
+    "model.answered": "Model",
+    "model.failed": "Model failed",
+    "model.compacted": "Conversation shortened",
+    "team.turn": "Next speaker",
+    "filter.acted": "Filter",
+}
+_BAD = frozenset(
+    {"run.broke", "request.denied", "egress.denied", "canary.seen", "tool.refused", "model.failed", "approval.denied"}
+)
+_CONTENTS = ("code", "arguments", "stdin", "stdout", "stderr", "task", "answer")
+_HIDDEN = frozenset({*_CONTENTS, "reason", "rule", "artifacts", "policy", "enforcement", "status", "cause"})
+
+
+@frozen
+class Block:
+    """Something that the log keeps whole, or would if the policy said so."""
+
+    label: str
+    text: str | None
+    """None if the log has a digest alone."""
+    language: str
+    size: int
+    sha256: str
+
+
+@frozen
+class Step:
+    seq: int
+    time: str
+    kind: str
+    title: str
+    words: str
+    tone: str
+    blocks: tuple[Block, ...]
+    facts: tuple[tuple[str, str], ...]
+    reason: str
+    rule: str
+    change: str
+    """The smallest change of the policy that would allow what was denied."""
+    artifacts: tuple[Mapping[str, Any], ...]
+    run: str
+    who: str
+
+
+class StoryTeller:
+    """Of one log. The policies of sandboxes are read once."""
+
+    def __init__(self, log: RecordReader) -> None:
+        self._log = log
+        self._policies: dict[str, Policy | None] = {}
+
+    def step(self, record: Record) -> Step:
+        shown = Shown.of(record)
+        data, decision = shown.data, self.decision(record)
+        return Step(
+            seq=record.seq,
+            time=record.time,
+            kind=shown.kind,
+            title=_TITLES.get(shown.kind, shown.kind),
+            words=summary(shown),
+            tone=_tone(shown),
+            blocks=tuple(self._blocks(record.data)),
+            facts=tuple((name, _told(value)) for name, value in data.items() if name not in _HIDDEN),
+            reason=str(data.get("reason", "")),
+            rule=str(data.get("rule") or decision.rule),
+            change=decision.fix,
+            artifacts=_artifacts(data),
+            run=record.run_id or str(data.get("run", "")),
+            who=shown.who,
+        )
+
+    def decision(self, record: Record) -> Decision[str]:
+        """What the policy of its sandbox says to what was tried, with the smallest change that would allow it."""
+        what = str(record.data.get("what", ""))
+        policy = self.policy_of(record.sandbox_id) if record.kind == "egress.denied" else None
+        if policy is not None:
+            from fumehood.policy.decisions import Judge, parse_attempt
+
+            for text in (what, f"{record.data.get('attempt')} {what}"):
+                with suppress(FumehoodError):
+                    attempt = parse_attempt(text)
+                    return Judge(policy).decide(attempt.kind, attempt.target)
+        return Decision(what, False)
+
+    def policy_of(self, sandbox: str | None) -> Policy | None:
+        """As it was when the sandbox opened, or as it was changed to since."""
+        if sandbox is None:
+            return None
+        if sandbox not in self._policies:
+            self._policies[sandbox] = self._read_policy(sandbox)
+        return self._policies[sandbox]
+
+    def _read_policy(self, sandbox: str) -> Policy | None:
+        found: Policy | None = None
+        for record in self._log.find(Query(sandbox_id=sandbox)):
+            if record.kind not in ("sandbox.opened", "policy.changed"):
+                continue
+            stored = record.data.get("policy")
+            text = self._log.attachment(str(stored.get("stored"))) if isinstance(stored, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
+            name = record.data.get("policy_name") or (found.name if found else None)
+            found = _policy(text, name) or found
+        return found
+
+    def _blocks(self, data: Mapping[str, Any]) -> Sequence[Block]:
+        found: list[Block] = []
+        for name in _CONTENTS:
+            match data.get(name):
+                case {"sha256": str(digest), "size": int(size), **rest}:
+                    language = str(data.get("language", "")) if name == "code" else ""
+                    found.append(Block(name, self._text(rest.get("stored")), language, size, digest))
+                case _:
+                    continue
+        return found
+
+    def _text(self, stored: object) -> str | None:
+        data = self._log.attachment(stored) if isinstance(stored, str) else None
+        return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _policy(text: bytes | None, name: object) -> Policy | None:
+    """None of what is not one any more, or not known to this version."""
+    try:
+        return None if text is None else Policy.model_validate({**json.loads(text), "name": name})
+    except (ValueError, TypeError):
+        return None
+
+
+def _tone(shown: Shown) -> str:
+    if shown.kind in ("run.finished", "tool.returned"):
+        return "good" if shown.data.get("status") == "success" else "bad"
+    if shown.kind in _BAD:
+        return "bad"
+    return "good" if shown.kind in ("approval.given", "egress.allowed") else ""
+
+
+def _told(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[object]", value)))
+    return str(value)
+
+
+def _artifacts(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    listed = data.get("artifacts")
+    if not isinstance(listed, list):
+        return ()
+    return tuple(cast("Mapping[str, Any]", each) for each in cast("list[object]", listed) if isinstance(each, dict))
+
+
+def policy_lines(policy: Policy | None) -> list[str]:
+    return describe(policy) if policy is not None else []

@@ -1,0 +1,56 @@
+"""A tenant of a server, as the console shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fumehood.audit.inspection import check
+from fumehood.audit.log import AuditLog
+from fumehood.audit.trail import Trail
+from fumehood.audit.verification import Report
+from fumehood.server.console.news import NewsFeed
+from fumehood.server.console.source import Gauge, SandboxRow
+from fumehood.server.identity.principals import Principal
+from fumehood.server.sandboxes.records import list_open
+from fumehood.server.tenants.quotas import Quota, count_open, read_limits
+from fumehood.tools.approvals import ApprovalStore
+
+if TYPE_CHECKING:
+    from fumehood.server.lifetime import ServerState
+
+
+class TenantSource:
+    is_local = False
+
+    def __init__(self, server: ServerState, tenant: str) -> None:
+        self.server, self.title = server, tenant
+        self.feed = NewsFeed(lambda: self.log)
+
+    @property
+    def log(self) -> AuditLog:
+        return self.server.chains.log_of(self.title)
+
+    def trail(self, principal: Principal) -> Trail:
+        return self.server.chains.trail_of(principal)
+
+    def approvals(self) -> ApprovalStore:
+        return ApprovalStore(self.server.chains.folder_of(self.title) / "approvals")
+
+    def verify(self) -> Report:
+        return check(self.server.chains.folder_of(self.title) / "audit", None)
+
+    async def open_sandboxes(self) -> Sequence[SandboxRow]:
+        return [
+            SandboxRow(each.id, each.policy, each.opened, each.expires, each.principal, each.metadata)
+            for each in await list_open(self.server.database, self.title)
+        ]
+
+    async def gauges(self) -> Sequence[Gauge]:
+        async with self.server.database.transaction(self.title) as transaction:
+            limits = await read_limits(transaction, self.title)
+            is_open, workspace_bytes = await count_open(transaction, self.title)
+        return [
+            Gauge("sandboxes", is_open, limits[Quota.SANDBOXES].value),
+            Gauge("workspace", workspace_bytes, limits[Quota.WORKSPACE].value),
+        ]
