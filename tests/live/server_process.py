@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from live.loaded_hood import start_python
@@ -66,7 +67,7 @@ class ServerProcess:
     def is_ready(self) -> bool:
         return httpx.get(f"{self.url}/v1/health/ready", timeout=30).status_code == 200
 
-    def e2b_options(self, key: str) -> dict[str, str]:
+    def e2b_options(self, key: str) -> dict[str, Any]:
         """For `Sandbox.create` of E2B's SDK."""
         return {"api_key": key, "api_url": self.e2b_url, "sandbox_url": self.e2b_url}
 

@@ -135,7 +135,8 @@ class Clients:
 
     async def _once(self, client: httpx.AsyncClient, path: str) -> None:
         name, code = self.effect()
-        body, headers = {"code": code}, {"Idempotency-Key": name}
+        body: dict[str, object] = {"code": code}
+        headers = {"Idempotency-Key": name}
         self.repeatable = path, body, headers
         self._note((await client.post(path, json=body, headers=headers)).raise_for_status().json()["stdout"], name)
 
@@ -178,7 +179,7 @@ class Clients:
         while True:
             name, code = self.effect()
             self._note((await box.commands.run(f'python3 -c "{code}"')).stdout, name)
-            await box.files.write("x", b"x" * 4096)
+            await box.files.write("x", b"x" * 4096)  # pyright: ignore[reportUnknownMemberType]  # a file of unknown kind
 
     async def _approvals(self) -> None:
         async with self._client(self._keys.own) as asking, self._client(self._keys.second) as answering:
@@ -268,7 +269,8 @@ def test_a_server_killed_at_random_moments_leaves_nothing_and_does_nothing_twice
         def begin() -> ServerProcess:
             return lives.enter_context(folder.served({"private_networks": TENANTS}))
 
-        server, victims = begin(), []
+        server = begin()
+        victims: list[int] = []
         for _ in range(KILLS):
             clients = [Clients(server, keys[name], effects) for name in TENANTS]
             victims.append(server.pid)

@@ -347,7 +347,7 @@ async def test_a_key_makes_none_that_outlives_it_or_is_good_elsewhere(
     host: Hosted, wanted: dict[str, Any], status: int
 ) -> None:
     await host.tenant("acme")
-    limits = {"expires": time.time() + 86400, "networks": ["127.0.0.0/8", "::1/128"]}
+    limits: dict[str, Any] = {"expires": time.time() + 86400, "networks": ["127.0.0.0/8", "::1/128"]}
     key, _ = await create_key(host.server.database, "acme", "short", [Scope.KEYS], **limits)
     answer = await host.client(key).post("/keys", json={"name": "heir", "scopes": ["keys"], **wanted})
     assert answer.status_code == status, answer.text
