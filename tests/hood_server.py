@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,7 @@ from outside import SECRET_VARIABLE, TOKEN
 
 from fumehood.audit import AuditLog
 from fumehood.server.identity.keys import create_key
-from fumehood.server.identity.principals import OF_TENANTS
+from fumehood.server.identity.principals import OF_TENANTS, Scope
 from fumehood.server.lifetime import ServerState
 from fumehood.server.listener import ServerListener
 from fumehood.server.settings import ServerSettings
@@ -35,6 +35,8 @@ class RunningServer(NamedTuple):
     folder: Path
     workers: Callable[[], list[dict[str, object]]]
     """Of its cluster, as it knows them."""
+    make_key: Callable[[Iterable[Scope]], str]
+    """Another key of the tenant."""
 
     @property
     def log(self) -> AuditLog:
@@ -73,7 +75,13 @@ async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: th
         address, server = begun.result()
         fleet = server.fleet
         workers = fleet.describe if fleet else list[dict[str, object]]
-        ready.set_result(RunningServer(address, await _make_key(server), settings.folder, workers))
+        loop = asyncio.get_running_loop()
+
+        def make_key(scopes: Iterable[Scope]) -> str:
+            made = create_key(server.database, TENANT, "tests", scopes)
+            return asyncio.run_coroutine_threadsafe(made, loop).result(60)[0]
+
+        ready.set_result(RunningServer(address, await _make_key(server), settings.folder, workers, make_key))
     except BaseException as error:
         ready.set_exception(error)
         raise

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -29,6 +30,7 @@ class IdentityProviderServer:
         self.published: list[dict[str, Any]] = []
         self.documents: dict[str, Any] = {}
         """Answers in the place of its own, by path."""
+        self._codes: dict[str, tuple[str, str, str]] = {}
         self.add_key("rsa", "RS256")
 
     def add_key(self, kid: str, algorithm: str, **fields: object) -> None:
@@ -62,10 +64,25 @@ class IdentityProviderServer:
             "/realm/.well-known/openid-configuration": {
                 "issuer": self.issuer,
                 "jwks_uri": self.issuer + "/keys",
+                "authorization_endpoint": self.issuer + "/authorize",
+                "token_endpoint": self.issuer + "/token",
             },
             "/realm/keys": {"keys": self.published},
         }
         return self.documents.get(path, own.get(path))
+
+    def give_code(self, asked: dict[str, list[str]]) -> str:
+        """What a browser comes back with after a sign-in that was asked for like this; good once."""
+        code = f"code-{len(self._codes)}"
+        self._codes[code] = asked["client_id"][0], asked["redirect_uri"][0], asked["code_challenge"][0]
+        return code
+
+    def redeem(self, form: dict[str, list[str]]) -> dict[str, str] | None:
+        digest = hashlib.sha256(form["code_verifier"][0].encode()).digest()
+        given = form["client_id"][0], form["redirect_uri"][0], _encode(digest)
+        if self._codes.pop(form["code"][0], None) != given:
+            return None
+        return {"access_token": self.token(), "token_type": "Bearer"}
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -76,7 +93,13 @@ class IdentityProviderServer:
 def identity_provider() -> Iterator[IdentityProviderServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = provider.answer(self.path)
+            self._send(provider.answer(self.path))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            self._send(provider.redeem(parse_qs(body)) if self.path == "/realm/token" else None)
+
+        def _send(self, found: Any) -> None:
             content = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_response(404 if found is None else 200)
             self.send_header("Content-Length", str(len(content)))

@@ -45,11 +45,17 @@ class UsageError(FumehoodError):
     """The caller asked for something that makes no sense; nothing was started."""
 
 
+_MOST_PROBLEMS = 20
+
+
 class PolicyError(UsageError):
-    """A policy is invalid; `problems` holds one line for each mistake."""
+    """A policy is invalid; `problems` holds one line for each mistake, and the text the first of them."""
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
+        left = len(problems) - _MOST_PROBLEMS
+        # A file of a stranger's can have any number of mistakes.
+        more = [f"... and {left} more {'mistake' if left == 1 else 'mistakes'}"] if left > 0 else []
+        super().__init__("\n".join([*problems[:_MOST_PROBLEMS], *more]))
         self.problems = problems
 
 

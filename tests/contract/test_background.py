@@ -77,6 +77,16 @@ async def test_a_signal_reaches_the_program(shared_box: LendSandbox) -> None:
         await run.send_signal(signal.SIGTERM)  # to nobody
 
 
+async def test_an_interrupt_ends_a_shell_with_the_program_that_it_waits_for(shared_box: LendSandbox) -> None:
+    """As Ctrl-C does at a terminal: a shell alone goes on waiting."""
+    async with shared_box() as box:
+        run = await box.start("echo up; sleep 1000; echo not reached", language="sh")
+        await output_until(run, b"\n")
+        await run.send_signal(signal.SIGINT)
+        result = await run.wait()
+    assert (result.status, result.signal, result.stdout) == ("error", "SIGINT", "")
+
+
 @pytest.mark.one_container
 async def test_many_tasks_can_wait_for_one_run(shared_box: LendSandbox) -> None:
     results = []

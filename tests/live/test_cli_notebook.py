@@ -42,6 +42,14 @@ def test_the_notebook_is_saved_with_its_outputs_beside_other_files(tmp_path: Pat
     assert json.loads(book.read_text())["cells"][0]["outputs"] == []
 
 
+def test_a_cell_that_lacks_a_module_is_answered_with_the_package_to_add(tmp_path: Path) -> None:
+    done = hood("run", write(tmp_path / "x.ipynb", "import no_such_package_here"))
+    assert done.stderr.splitlines()[-1].endswith(
+        b"code cell 1 of 1 ended the notebook; there is no module no_such_package_here in the sandbox; "
+        b"add --with no_such_package_here, or --project DIR if it is a file of yours"
+    )
+
+
 def test_a_cell_that_ends_the_process_fails_and_no_other_runs_without_its_state(tmp_path: Path) -> None:
     done = hood("run", write(tmp_path / "x.ipynb", "import os; os._exit(0)", "print('never')"))
     assert (done.returncode, done.stdout) == (1, b"")
@@ -88,5 +96,7 @@ def test_what_makes_no_sense_is_a_clear_error(tmp_path: Path) -> None:
     assert b"broken.ipynb is not a notebook: it is not valid JSON" in done.stderr
     done = hood("run", write(tmp_path / "x.ipynb", "1"), "--", "argument")
     assert b"a notebook has neither arguments nor --env" in done.stderr
+    done = hood("run", tmp_path / "x.ipynb", "--out", tmp_path / "x2.ipynb")
+    assert done.stderr == b"hood: a notebook has no arguments: options such as --out stand before its name\n"
     done = hood("run", "--out", tmp_path / "x2.ipynb", "-c", "1")
     assert b"is for notebooks; name a folder for other programs" in done.stderr

@@ -372,18 +372,23 @@ def test_a_full_disk_of_the_host_is_not_called_the_sandboxs(tmp_path: Path) -> N
 
 
 @pytest.mark.plain_only("the disk is in a mount namespace of its own")
-def test_a_full_disk_is_named_with_its_folder(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_with_its_folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     require(os.geteuid() == 0, "needs root for a small disk")
+    book = tmp_path_factory.mktemp("book") / "x.ipynb"
+    book.write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": "pass"}]}))
     code = "import os; open('big', 'wb').write(os.urandom(10**6))"
     named = f"env FUMEHOOD_SANDBOXES={tmp_path}/kept {shlex.join(HOOD)} sandbox"
     script = f"""mount -t tmpfs -o size=512k none {tmp_path}
     {shlex.join([*HOOD, "run", "--out", f"{tmp_path}/out", "-c", code])}; echo $?; ls -A {tmp_path}/out
+    head -c 1M /dev/zero > {tmp_path}/filler 2>/dev/null
+    {shlex.join([*HOOD, "run", "--out", f"{tmp_path}/out.ipynb", str(book)])}; echo $?; rm {tmp_path}/filler
     {named} create work; {named} exec work -c {shlex.quote(code)}; echo $?; {named} exec work ls"""
     done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=60)
     out = "Make room, or choose another folder for --out."
     kept = "Make room there (`hood gc`), or set FUMEHOOD_SANDBOXES to a folder on another disk."
-    assert [line for line in done.stdout.splitlines() if not line.startswith("work")] == ["125", "125"]
+    assert [line for line in done.stdout.splitlines() if not line.startswith("work")] == ["125", "125", "125"]
     assert done.stderr.splitlines() == [
         f"hood: saving {tmp_path}/out/big failed: No space left on device. {out}",
+        f"hood: saving {tmp_path}/out.ipynb failed: No space left on device. {out}",
         f"hood: saving files of sandboxes failed: there is no room in {tmp_path}/kept. {kept}",
     ]

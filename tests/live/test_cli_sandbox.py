@@ -88,6 +88,9 @@ def test_files_are_copied_in_and_out_as_the_policy_allows(place: Path, monkeypat
     assert [kind for kind in kinds if kind in COPIED] == ["file.in", "file.in", "file.in", "file.out", "request.denied"]
     for wrong in (("b", "c"), ("work:b", "work:c"), ("gone", "work:"), ("b", "nowhere:b"), ("b", "work:../b")):
         assert hood("sandbox", "cp", *wrong).returncode == 2
+    assert hood("sandbox", "cp", "-", "work:b").returncode == 2
+    assert b"./- is a file of that name" in hood("sandbox", "cp", "work:out/c", "-").stderr
+    assert not (place / "-").exists()
 
 
 def test_a_policy_stays_until_another_one_is_given(place: Path) -> None:

@@ -14,6 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from jupyter_client.manager import KernelManager
 from live.cli_host import hood
+from live.package_index import make_wheel, open_index
 
 from fumehood import UsageError
 from fumehood.integrations.jupyter import kernelspec
@@ -185,9 +186,28 @@ def test_a_cell_of_the_magic_that_fails_stops_the_notebook(shell: InteractiveShe
         shell.run_cell_magic("hood", "", "kept")
 
 
+def test_packages_of_the_magic_are_those_of_its_first_cell(
+    shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUMEHOOD_HOME", str(tmp_path / "hood"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with capture_output() as shown, pytest.raises(SandboxCellError, match="No module named 'greeter'"):
+        shell.run_cell_magic("hood", "", "import greeter")
+    assert shown.stderr.endswith("there is no module greeter in the sandbox; begin with %%hood --with greeter\n")
+    with pytest.raises(MagicUsageError, match="was opened without greeter; `%hood close` ends it first"):
+        shell.run_cell_magic("hood", "--with greeter", "import greeter")
+    shell.run_line_magic("hood", "close")
+    with open_index(make_wheel("greeter", {"greeter.py": "WORD = 'hello'\n"})) as index, capture_output() as shown:
+        (tmp_path / "index.yaml").write_text(f"environment: {{index: '{index.url}'}}\n")
+        shell.run_cell_magic("hood", f"--policy {tmp_path}/index.yaml --with greeter", "import greeter")
+        shell.run_cell_magic("hood", "--with greeter", "print(greeter.WORD)")
+    assert shown.stdout == "hello\n"
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
+        ("--with ./x", "--with: must be a package"),
         ("--polcy x", "unrecognized arguments: --polcy x"),
         ("--policy web-raeder", "did you mean 'web-reader'"),
         ("--language cobol", "unknown language 'cobol'"),

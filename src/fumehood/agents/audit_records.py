@@ -26,6 +26,15 @@ class TaskStartRecord(AuditEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class MessageReceived(AuditEvent):
+    """What an agent is told, after the filters; recorded where the policy keeps code in full."""
+
+    kind = "message.received"
+
+    text: Content
+
+
+@dataclass(frozen=True, slots=True)
 class TaskEndRecord(AuditEvent):
     kind = "task.ended"
 

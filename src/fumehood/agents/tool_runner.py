@@ -25,6 +25,7 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.keywords import known_fields
 from fumehood.policy import Policy
+from fumehood.policy.audit import Kept
 from fumehood.policy.secret import PROCESS_SECRETS
 from fumehood.results import Artifact
 from fumehood.sandbox.interface import AnySandbox, Opener
@@ -173,6 +174,11 @@ class ToolRunner:
     def _has_own_gate(self) -> bool:
         """A gate of a runtime's may ask about anything."""
         return self._toolbox is not None and self._toolbox.gate is self._gate
+
+    @property
+    def kept_messages(self) -> Kept:
+        """What the audit log keeps of what users and models say: as much as of code, which models write into it."""
+        return self._setup.policy.audit.code
 
     def records_to(self, log: AuditLog | None) -> bool:
         """Whether the records of calls are in this log."""

@@ -30,7 +30,7 @@ from fumehood.agents.output import OUTPUT_TOOL, TEXT_REJECTED, InvalidOutputErro
 from fumehood.agents.result import DONE, OutputKind, OutputT, Stop, StopReason
 from fumehood.agents.task import TaskContext, TurnResult
 from fumehood.agents.tool_runner import ToolRunner, batches, call_together
-from fumehood.audit.events import Digest
+from fumehood.audit.events import Attachment, as_content
 from fumehood.errors import ApprovalPendingError, ModelError
 from fumehood.tools.calls import ToolRefused
 from fumehood.tools.filters import Direction
@@ -69,7 +69,14 @@ class AgentTurn(Generic[OutputT]):
         self._memory.begin_task()
         for message in news:
             text = await self._filtered(message.text, Direction.TO_MODEL)
+            await self._record_news(text)
             self._remember(message.model_copy(update={"text": text}))
+
+    async def _record_news(self, text: str) -> None:
+        """Where messages are kept; a digest of the task is in its first record anyway."""
+        if self._tools.kept_messages == "full":
+            trail = self._task.trail_of(self._agent)
+            await trail.defer(records.MessageReceived(Attachment(_as_bytes(text))))
 
     def result(self, stop: StopReason) -> TurnResult[OutputT]:
         last = self._memory.all[-1] if self._memory.all else None
@@ -103,7 +110,7 @@ class AgentTurn(Generic[OutputT]):
         message = AssistantMessage(source=self._agent, text=text, thought=thought, calls=calls, native=native)
         event = records.ModelAnswered(
             self._client.model.name,
-            Digest.of(text.encode("utf-8", "surrogatepass")),
+            as_content(_as_bytes(text), self._tools.kept_messages),
             tuple(call.tool[:100].encode("utf-8", "backslashreplace").decode() for call in calls[:100]),
             answer.input_tokens,
             answer.output_tokens,
@@ -237,3 +244,7 @@ def _trimmed(request: CallRequest) -> CallRequest:
 
 def _told(text: str) -> str:
     return text[:_MOST_TOLD].encode("utf-8", "backslashreplace").decode()
+
+
+def _as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -136,6 +136,16 @@ def _summary(record: Shown) -> str:
             return f"{data.get('name')}, {_short(data.get('snapshot'))}" + (f", {place}" if place else "")
         case "sandbox.policy":
             return f"{data.get('name')}, {_short(data.get('old_digest'))} -> {_short(data.get('policy_digest'))}"
+        case "egress.denied" | "egress.allowed":
+            return _egress(data)
+        case "request.denied" | "sandbox.refused":
+            return str(data["reason"])
+        case "model.answered":
+            calls = ", ".join(map(str, cast("list[object]", data.get("calls", []))))
+            tokens = f"{data['input_tokens']} + {data['output_tokens']} tokens"
+            return ", ".join(part for part in (f"calls {calls}" if calls else "", tokens, str(data["model"])) if part)
+        case "console.viewed":
+            return f"{data['what']} {data['subject']}" + (f" of {data['of']}" if "of" in data else "")
         case "log.checkpoint":
             return f"signed by {_short(data.get('key'))}"
         case _:
@@ -154,6 +164,12 @@ def attachment_of(value: object) -> str | None:
 
 def _everything(data: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_value(value)}" for name, value in data.items())
+
+
+def _egress(data: Mapping[str, Any]) -> str:
+    times = f", {data['count']} times" if data.get("count", 1) != 1 else ""
+    why = f": {data['reason']}" if "reason" in data else ""
+    return f"{data['what']}{why}{times}"
 
 
 def _approval(data: Mapping[str, Any]) -> str:

@@ -56,8 +56,12 @@ class ArtifactSaver:
         assert self._folder is not None
         path = self._folder / name
         draft = self._draft_of(path)
-        with draft.open("xb") as file:
-            file.write(data)
+        try:
+            with draft.open("xb") as file:
+                file.write(data)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise _not_saved(path, error) from error
         self._put(draft, path)
 
     async def gather(self, box: AsyncSandbox, artifacts: tuple[Artifact, ...]) -> None:
@@ -80,9 +84,7 @@ class ArtifactSaver:
         except UsageError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
-            remedy = "Make room, or choose another folder for --out."
-            reason = error.__cause__.strerror or "the disk refused it"
-            raise StepFailedError(f"saving {one_line(str(path))}", reason, remedy=remedy) from error
+            raise _not_saved(path, error.__cause__) from error
 
     def _draft_of(self, path: Path) -> Path:
         """A new file beside the place where it goes; that place is never reached through a link."""
@@ -107,6 +109,11 @@ class ArtifactSaver:
     def _tell(self, text: str) -> None:
         if not self._quiet:
             say(text)
+
+
+def _not_saved(path: Path, error: OSError) -> StepFailedError:
+    remedy = "Make room, or choose another folder for --out."
+    return StepFailedError(f"saving {one_line(str(path))}", error.strerror or "the disk refused it", remedy=remedy)
 
 
 def is_notebook_file(out: str | None) -> bool:

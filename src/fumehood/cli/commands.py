@@ -67,6 +67,7 @@ COMMANDS = (
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),
     Command("audit", "fumehood.cli.audit", "what happened in sandboxes, and whether it is true"),
     Command("approvals", "fumehood.cli.approvals", "calls that wait for an approval, and the answer to them"),
+    Command("console", "fumehood.cli.console", "both of these in a browser, as they happen"),
     Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),
     Command("image", "fumehood.cli.image", "build, list, inspect or remove images for containers"),
     Command("keeper", "fumehood.cli.keeper.command", "the process that makes `hood run` quick: is it there, end it"),

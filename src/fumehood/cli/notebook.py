@@ -99,6 +99,8 @@ class Notebook:
 
 def open_notebook(task: Task, program: ProgramSource) -> Notebook:
     """The notebook of a command line. UsageError for options that make no sense with one."""
+    if any(word.startswith("-") for word in task.words):
+        raise UsageError(f"a notebook has no arguments: options such as {task.words[0]} stand before its name")
     if task.words or task.chosen.env or task.chosen.session or task.chosen.learn:
         raise UsageError("a notebook has neither arguments nor --env, --session and --learn; leave them out")
     if task.policy.approvals:

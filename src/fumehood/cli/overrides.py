@@ -37,7 +37,6 @@ _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 _NEW_RULE = re.compile(
     r"add (a rule such as )?\{host: ([^ ,]+), ports: \[(\d+)\](?:, private: true)?\} to network\.allow"
 )
-_PACKAGE = re.compile(r"add packages=\['([\w.-]+)'\](?:, or box\.install\('[\w.-]+'\))?")
 _ANOTHER_PORT = re.compile(r"add \d+ to ports of network\.allow\[\d+\]")
 _SETTING = re.compile(r"set (\w+: \w+) in network\.allow\[\d+\]")
 
@@ -213,7 +212,9 @@ def name_flags(text: str) -> str:
     for key, flag in _FLAGS.items():
         if key.startswith("resources."):
             text = text.replace(key, flag)
-    return _NEW_RULE.sub(_as_flag, _PACKAGE.sub(r"add --with \1, or --project DIR if it is a file of yours", text))
+    from fumehood.sandbox.module_hint import ADVICE
+
+    return _NEW_RULE.sub(_as_flag, ADVICE.sub(r"add --with \1, or --project DIR if it is a file of yours", text))
 
 
 def tell_denials(chosen: Arguments, refused: tuple[Denial, ...]) -> None:

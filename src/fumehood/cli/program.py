@@ -59,8 +59,8 @@ def _meant(file: str, project: str | None) -> str:
     return ""
 
 
-def read_program(file: str | None, code: str | None, language: str | None) -> ProgramSource:
-    check_program(file, code, language)
+def read_program(file: str | None, code: str | None, language: str | None, project: str | None = None) -> ProgramSource:
+    check_program(file, code, language, project)
     chosen = language or _DEFAULT_LANGUAGE
     if code is not None:
         return ProgramSource(os.fsencode(code), chosen, None)

@@ -45,7 +45,7 @@ def read_task(arguments: list[str]) -> Task:
 
 def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     chosen = task.chosen
-    program = read_program(chosen.file, chosen.code, chosen.language)
+    program = read_program(chosen.file, chosen.code, chosen.language, chosen.project)
     policy = _with_header(task, program)
     notebook = _open_notebook(task, program)
     if notebook:

@@ -202,7 +202,9 @@ def explain(report: InstallReport) -> FumehoodError:
     if "network was disabled" in said:
         return StepFailedError(_STEP, reason.rstrip("."), remedy="Unset UV_OFFLINE.")
     if any(words in said for words in ("No solution found", "Failed to parse", "Couldn't parse")):
-        return UsageError(f"{_STEP}: {reason} Check environment.packages and environment.requirements of the policy.")
+        return UsageError(
+            f"{_STEP}: {reason} Check the packages: --with, packages=[...], or environment of the policy."
+        )
     if "Hash mismatch" in said:
         return DeniedError(
             f"{_STEP}: {reason} The index has something else than what environment.requirements pins: find out which "

@@ -82,7 +82,8 @@ class FolderTree:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    found.append((entry.name, entry.stat(follow_symlinks=False)))
+                    with suppress(FileNotFoundError):  # it is gone again
+                        found.append((entry.name, entry.stat(follow_symlinks=False)))
                     if len(found) > most:
                         break
         finally:

@@ -18,7 +18,8 @@ class Audit(Section):
     """
 
     code: Kept = Field(
-        default="digest", description="What is kept of code and arguments: a digest, all of it, or nothing."
+        default="digest",
+        description="Of code, arguments, and what agents are told and say: a digest, all of it, or nothing.",
     )
     output: Kept = Field(default="digest", description="What is kept of output: a digest, all of it, or nothing.")
     durability: Literal["written", "synced"] = Field(

@@ -19,6 +19,7 @@ from fumehood.audit.events import AuditEvent, CanarySeen, EgressAllowed, EgressD
 from fumehood.backends.interface import EgressEndpoint
 from fumehood.guest.contract.paths import TRUST_FILE
 from fumehood.results import Cause, Denial, RunResult
+from fumehood.sandbox.output import LAST_WORDS_BYTES
 
 if TYPE_CHECKING:
     from fumehood.egress import RunEgress, SandboxEgress
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from fumehood.secret_scan.canaries import CanaryAlert
 
 # The last output of programs that find no network: C libraries, curl, wget, Node, Go, Java, Rust.
-LAST_WORDS_BYTES = 4096
 _NO_NETWORK = re.compile(
     rb"Temporary failure in name resolution|Name or service not known|No address associated with hostname"
     rb"|[Cc]ould not resolve host|unable to resolve host|failed to lookup address|could not translate host name"

@@ -13,6 +13,8 @@ _MISSING = re.compile(
     rb"(?:^|\n)ModuleNotFoundError: No module named '([A-Za-z_][A-Za-z0-9_]{0,63})(?:\.[A-Za-z0-9_.]*)?'\s*\Z"
 )
 _LAST_BYTES = 512
+ADVICE = re.compile(r"add packages=\['([\w.-]+)'\](?:, or box\.install\('[\w.-]+'\))?")
+"""What a hint says to do, with the package: for callers whose users do it in another way."""
 # Packages whose modules have other names, as far as people ask for them often.
 _PACKAGES = {
     "PIL": "pillow",

@@ -18,8 +18,10 @@ class RunReport:
     def __init__(self, core: SandboxCore, artifacts: ArtifactTracker, lists_artifacts: Callable[[], bool]) -> None:
         self._core, self._artifacts, self._lists_artifacts = core, artifacts, lists_artifacts
 
-    async def full_result(self, taken: RunOutput, run_id: str, network: RunNetwork) -> RunResult:
-        result = self.result(taken, run_id, network)
+    async def full_result(
+        self, taken: RunOutput, run_id: str, network: RunNetwork, last_words: bytes = b""
+    ) -> RunResult:
+        result = self.result(taken, run_id, network, last_words)
         # A run in the background that the end of its sandbox has ended has no artifacts.
         return await self.with_artifacts(result) if self._core.is_open else result
 

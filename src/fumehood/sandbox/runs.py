@@ -13,15 +13,15 @@ from functools import partial
 
 from fumehood.backends.interface import LiveExecution, RunRequest
 from fumehood.errors import DeniedError, UsageError
-from fumehood.events import Event, Finished, Stderr
+from fumehood.events import Event, Finished
 from fumehood.results import RunOutput, RunResult
 from fumehood.sandbox.audit import RunAudit
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
 from fumehood.sandbox.core import SandboxCore, identifier
-from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork
-from fumehood.sandbox.output import as_event, record
+from fumehood.sandbox.egress import RunNetwork
+from fumehood.sandbox.output import LastWords, as_event, record
 from fumehood.sandbox.report import RunReport
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, refuse_secrets
 from fumehood.sandbox.session import AsyncSession, SessionProcess
@@ -127,15 +127,14 @@ class SandboxRuns:
         async with self._run_audit(request) as audit:
             async with self._started(request, audit) as (execution, network):
                 await audit.write_started()
-                last_words = b""
+                last_words = LastWords()
                 async for output in execution.output():
                     event = as_event(output)
                     audit.output(event)
-                    if isinstance(event, Stderr):
-                        last_words = (last_words + event.data)[-LAST_WORDS_BYTES:]
+                    last_words.add(event)
                     yield event
                 taken = RunOutput(execution.outcome())
-            result = await audit.finished(self._report.result(taken, audit.run_id, network, last_words))
+            result = await audit.finished(self._report.result(taken, audit.run_id, network, last_words.data))
         yield Finished(result)
 
     async def _collecting(self, stream: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:

@@ -17,7 +17,7 @@ from fumehood.policy import Policy
 from fumehood.results import RunOutput, RunResult, Status
 from fumehood.sandbox.audit import RunAudit, SandboxAudit, SessionAudit
 from fumehood.sandbox.egress import RunNetwork
-from fumehood.sandbox.output import as_event, record
+from fumehood.sandbox.output import LastWords, as_event, record
 from fumehood.sandbox.request import RunOptions, make_session_request, options_of_runs
 
 _STATE_IS_LOST = "the session's state is lost, and the next run begins with a new one"
@@ -50,7 +50,7 @@ class AsyncSession:
         policy: Policy,
         audit: SandboxAudit,
         open_process: Callable[[], AbstractAsyncContextManager[SessionProcess]],
-        report: Callable[[RunOutput, str, RunNetwork], Awaitable[RunResult]],
+        report: Callable[[RunOutput, str, RunNetwork, bytes], Awaitable[RunResult]],
     ) -> None:
         self._policy = policy
         self._sandbox_audit = audit
@@ -83,13 +83,15 @@ class AsyncSession:
     @options_of_runs()
     async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """Runs code and yields output and displays as they appear. Leaving early interrupts the run."""
+        last_words = LastWords()
         async with self._execute(code, options) as run:
             async for output in run.execution.output():
                 event = as_event(output)
                 run.audit.output(event)
+                last_words.add(event)
                 yield event
             outcome = run.execution.outcome()
-        yield Finished(await self._conclude(RunOutput(outcome), run))
+        yield Finished(await self._conclude(RunOutput(outcome), run, last_words.data))
 
     async def interrupt(self) -> None:
         """The run under way ends as with Ctrl-C, and the state is kept. Nothing happens when there is none."""
@@ -132,9 +134,10 @@ class AsyncSession:
             self._process, self._audit, self._lifetime = process, audit, stack.pop_all()
         return process, audit
 
-    async def _conclude(self, taken: RunOutput, run: _SessionRun) -> RunResult:
+    async def _conclude(self, taken: RunOutput, run: _SessionRun, last_words: bytes = b"") -> RunResult:
         try:
-            result = replace(await self._report(taken, run.audit.run_id, run.egress), restarted=run.is_restarted)
+            result = await self._report(taken, run.audit.run_id, run.egress, last_words)
+            result = replace(result, restarted=run.is_restarted)
             if self._process is not None and not self._process.backend.is_alive:
                 result = _lost(result)
             return await run.audit.finished(result)

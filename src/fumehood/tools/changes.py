@@ -14,6 +14,8 @@ from pydantic import Field
 
 from fumehood.characters import neutralise
 from fumehood.errors import UsageError
+from fumehood.guest.contract.limits import MOST_CHANGES
+from fumehood.sandbox.files.entries import ChangeKind
 from fumehood.tools.result import LongText, ToolOutput
 from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
@@ -53,9 +55,15 @@ class _Watches:
         changes = await watch.poll(given.wait)
         if not changes:
             return ToolOutput(f"Nothing has changed in {name} since the last look.")
+        more = ""
+        if any(change.kind is ChangeKind.DELETED and change.path == watch.place for change in changes):
+            await watch.close()
+            more = f" {name} itself is gone, and is not watched any more."
+        elif len(changes) >= MOST_CHANGES:
+            more = " There may be more: call this again to see them."
         counted = Counter(change.kind for change in changes)
         summary = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))
-        return ToolOutput((f"In {name}: {summary}.\n", LongText("\n".join(_lines(changes)), trimmed=True)))
+        return ToolOutput((f"In {name}: {summary}.{more}\n", LongText("\n".join(_lines(changes)), trimmed=True)))
 
 
 async def _make_room(watches: dict[str, AsyncWatch]) -> None:

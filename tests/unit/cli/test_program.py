@@ -106,3 +106,6 @@ def test_a_file_that_is_not_there_is_answered_with_what_was_meant(
     ):
         with pytest.raises(UsageError, match=words.replace("(", "[(]")):
             check_program(file, None, None, project)
+        # A keeper's worker reads what its client has not looked at.
+        with pytest.raises(UsageError, match=words.replace("(", "[(]")):
+            read_program(file, None, None, project)

@@ -55,3 +55,12 @@ def test_a_duration_is_a_number_or_is_spelled_as_in_policies(given: float | str,
 def test_what_is_not_a_duration_is_refused_by_the_name_of_its_argument(given: Any) -> None:
     with pytest.raises(UsageError, match=r"deadline .* is not valid: a duration goes from 1ms to 720h"):
         read_seconds(given, "deadline")
+
+
+def test_a_file_with_any_number_of_mistakes_does_not_fill_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("".join(f"x{number}: 1\n" for number in range(1000)))
+    with pytest.raises(PolicyError) as caught:
+        read_policy(tmp_path / "x.yaml")
+    assert len(caught.value.problems) == 1000
+    lines = str(caught.value).splitlines()
+    assert (len(lines), lines[-1]) == (21, "... and 980 more mistakes")

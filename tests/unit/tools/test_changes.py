@@ -26,6 +26,29 @@ async def test_a_model_sees_what_has_changed_since_its_last_look() -> None:
         assert "Nothing" in (await toolbox.call("changed_files", {})).text
 
 
+async def test_a_folder_that_goes_is_not_watched_any_more_and_can_be_again() -> None:
+    async with AsyncSandbox(Policy()) as box:
+        toolbox, asked = Toolbox(box, SHELL, *change_tools()), {"path": "d", "wait": 10}
+        await box.files.mkdir("d")
+        await toolbox.call("changed_files", {"path": "d"})
+        await toolbox.call("shell", {"command": "rm -r d; mkdir d"})
+        text = (await toolbox.call("changed_files", asked)).text
+        assert text.splitlines() == ["In d: 1 deleted. d itself is gone, and is not watched any more.", "deleted d"]
+        assert "from now on" in (await toolbox.call("changed_files", {"path": "d"})).text
+        await toolbox.call("shell", {"command": "touch d/new"})
+        assert "created d/new" in (await toolbox.call("changed_files", asked)).text
+
+
+async def test_more_changes_than_one_look_has_are_not_kept_quiet() -> None:
+    async with AsyncSandbox(Policy()) as box:
+        toolbox = Toolbox(box, SHELL, *change_tools())
+        await toolbox.call("changed_files", {})
+        await toolbox.call("shell", {"command": "touch $(seq 250)"})
+        first, second = [(await toolbox.call("changed_files", {"wait": 10})).text for _ in range(2)]
+        assert first.startswith("In the workspace: 200 created. There may be more: call this again to see them.\n")
+        assert second.startswith("In the workspace: 50 created.\n")
+
+
 async def test_a_name_cannot_look_like_another_change() -> None:
     async with AsyncSandbox(Policy()) as box:
         toolbox = Toolbox(box, *change_tools())

@@ -54,6 +54,11 @@ def copy(chosen: Arguments) -> int:
 
 def plan_copy(source: str, target: str) -> Copy:
     """`NAME:path` is in a sandbox; a path of the host's with such a beginning is written `./NAME:path`."""
+    if "-" in (source, target):
+        raise UsageError(
+            "`hood sandbox cp` does not use standard input and output: `hood sandbox export NAME -` writes an archive, "
+            "`hood sandbox import - NAME` reads one, and ./- is a file of that name"
+        )
     from_inside, to_inside = _INSIDE.fullmatch(source), _INSIDE.fullmatch(target)
     if from_inside and to_inside:
         raise UsageError("both are in a sandbox; copy to a folder of the host's first")

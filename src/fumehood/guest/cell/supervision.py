@@ -30,7 +30,7 @@ from ..isolation.steps import StepError
 from ..program import shutdown, start
 from ..program.peak_memory import peak_memory_bytes
 from ..program.refusals import parse_refusal, read_refusal
-from ..program.run_clock import RunClock
+from ..program.run_clock import RunClock, send_to_group
 from . import standby
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
@@ -87,7 +87,7 @@ class Run:
         """The workspace whose runs it shares its loopback with."""
         self._cgroups = RunCgroups(forker.spec["hierarchies"], forker.next_name())
         self.is_ready = False
-        self.clock = RunClock(self._send_signal, self._send_usage)
+        self.clock = RunClock(self._send_signal, self._send_to_group, self._send_usage)
         self.reply: socket.socket | None = None
         self.workspace: int | None = None
         """Which one it sees; a standby may be in one before there is a request."""
@@ -260,6 +260,10 @@ class Run:
     def _send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):  # it has just ended
             signal.pidfd_send_signal(self.pidfd, number)
+
+    def _send_to_group(self, number: int) -> None:
+        """The program leads a session of its own, so that nothing of ours and of other runs is in its group."""
+        send_to_group(self._process, number)
 
     def _send_usage(self) -> None:
         """What the session has used since its start, by the kernel's count."""

@@ -105,13 +105,21 @@ class FolderWatch:
         self._folder, self._recursive = folder, recursive
         self._before: Look | None = look(folder, recursive=recursive)
         self._pending: list[list[str]] = []
+        self._is_there = True
 
     def next_changes(self) -> list[list[str]]:
-        """Some of what has changed, at most MOST_CHANGES; `["overflow", ""]` where there is too much to list it all."""
+        """Some of what has changed, at most MOST_CHANGES.
+
+        `["overflow", ""]` where there is too much to list it all, `["deleted", ""]` once if the folder itself goes.
+        """
         if not self._pending:
-            self._pending = self._look_again()
+            self._pending = [*self._look_again(), *self._own_end()]
         changes, self._pending = self._pending[:MOST_CHANGES], self._pending[MOST_CHANGES:]
         return changes
+
+    def _own_end(self) -> list[list[str]]:
+        was_there, self._is_there = self._is_there, os.fstat(self._folder).st_nlink > 0
+        return [["deleted", ""]] if was_there and not self._is_there else []
 
     def _look_again(self) -> list[list[str]]:
         before = self._before

@@ -5,9 +5,11 @@ Used by the supervisors of both guests, the cell's and the relay's; must not kno
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..contract import wire
 from ..contract.limits import INTERRUPT_GRACE_SECONDS
@@ -16,13 +18,26 @@ from ..contract.limits import INTERRUPT_GRACE_SECONDS
 _INTERRUPT_AGAIN_SECONDS = 1.0
 # At the time limit the first time is sooner, within the grace.
 _LATE_INTERRUPT_AGAIN_SECONDS = 0.1
+# What a terminal sends to all that a command started: a shell that waits for a program does not end by itself.
+_OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+
+def send_to_group(leader: int, number: int) -> None:
+    """Sends a signal to the process group of a program, which is a child of ours and not buried yet."""
+    try:
+        os.killpg(leader, number)
+    except ProcessLookupError:  # it has not made its group yet, or has just ended
+        with suppress(ProcessLookupError):
+            os.kill(leader, number)
 
 
 class RunClock:
-    """The clock of one run, whose program `send_signal` reaches and whose usage `send_usage` sends to the host."""
+    """The clock of one run. `send_signal` reaches its program alone, `send_to_group` with what it has started."""
 
-    def __init__(self, send_signal: Callable[[int], None], send_usage: Callable[[], None]) -> None:
-        self._send_signal, self._send_usage = send_signal, send_usage
+    def __init__(
+        self, send_signal: Callable[[int], None], send_to_group: Callable[[int], None], send_usage: Callable[[], None]
+    ) -> None:
+        self._send_signal, self._send_to_group, self._send_usage = send_signal, send_to_group, send_usage
         self._deadline: float | None = None
         self._interrupt_at: float | None = None
         self._is_interruptible = self._is_warned = False
@@ -45,7 +60,8 @@ class RunClock:
         """False when the run is to end."""
         match message["do"]:
             case "signal":
-                self._send_signal(message["number"])
+                number = message["number"]
+                (self._send_to_group if number in _OF_A_TERMINAL else self._send_signal)(number)
             case "interrupt":
                 self._interrupt(_INTERRUPT_AGAIN_SECONDS)
             case "allow":

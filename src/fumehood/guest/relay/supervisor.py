@@ -22,7 +22,7 @@ from ..isolation import kernel
 from ..isolation.steps import StepError, step
 from ..program import shutdown, start
 from ..program.refusals import read_refusal
-from ..program.run_clock import RunClock
+from ..program.run_clock import RunClock, send_to_group
 from . import child, scratch, usage
 from .isolation import RelayIsolation, acting_as
 from .process_group import ProcessGroup
@@ -69,7 +69,7 @@ class Supervisor:
     def __init__(self, run: RunStart) -> None:
         self._run = run
         self._reply = socket.socket(fileno=run.descriptors[0])
-        self._clock = RunClock(self._send_signal, self._send_usage)
+        self._clock = RunClock(self._send_signal, self._send_to_group, self._send_usage)
         self._status: int | None = None
         self._deaths = _notice_deaths()
         self._processes = self._hold_processes()
@@ -129,6 +129,10 @@ class Supervisor:
         if self._status is None:
             with suppress(ProcessLookupError):
                 os.kill(self._program, number)
+
+    def _send_to_group(self, number: int) -> None:
+        if self._status is None:
+            send_to_group(self._program, number)
 
     def _send_usage(self) -> None:
         if self._status is None:  # otherwise its end is sent next, with what it has used

@@ -14,8 +14,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from fumehood.characters import neutralise
 from fumehood.errors import FumehoodError
 from fumehood.integrations.jupyter.session import NotebookSandbox
-from fumehood.policy import read_policy
+from fumehood.policy import Policy, read_policy
+from fumehood.policy.arguments import add_packages
 
+_ADVICE = r"begin with %%hood --with \1"
 _ATTRIBUTE = "_fumehood_magics"
 
 
@@ -40,6 +42,9 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%hood", description=description, allow_abbrev=False)
     parser.add_argument(
         "-p", "--policy", help="a file, or the name of a built-in policy; without it nothing is allowed"
+    )
+    parser.add_argument(
+        "--with", dest="packages", action="append", default=[], metavar="PACKAGE", help="install it for the notebook"
     )
     parser.add_argument("-l", "--language", default="python", help="of the cell; only Python keeps its state")
     parser.add_argument("-t", "--timeout", help="for this cell, such as 5s")
@@ -75,10 +80,10 @@ class HoodMagics:
         self._output = _ShellOutput(is_terminal=is_terminal)
 
     def run_cell(self, line: str, cell: str) -> None:
-        """%%hood [--policy FILE] [--language NAME] [--timeout TIME]"""
+        """%%hood [--policy FILE] [--with PACKAGE] [--language NAME] [--timeout TIME]"""
         try:
             chosen = _build_parser().parse_args(shlex.split(line))
-            notebook = self._sandbox(chosen.policy)
+            notebook = self._sandbox(chosen.policy, chosen.packages)
             failure = notebook.run(cell, self._output, language=chosen.language, timeout=chosen.timeout)
         except (FumehoodError, ValueError) as error:
             raise MagicUsageError(str(error)) from None
@@ -96,12 +101,21 @@ class HoodMagics:
             self._notebook.close()
             self._notebook = None
 
-    def _sandbox(self, policy: str | None) -> NotebookSandbox:
+    def _sandbox(self, policy: str | None, packages: list[str]) -> NotebookSandbox:
+        """The first cell says what the sandbox has; a later one may say the same again, or nothing."""
         if self._notebook is None:
-            self._notebook = NotebookSandbox(policy)
-        elif policy is not None and read_policy(policy) != self._notebook.policy:
+            self._notebook = NotebookSandbox(add_packages(_read(policy), packages, "--with"), _ADVICE)
+        elif policy is not None and add_packages(_read(policy), packages, "--with") != self._notebook.policy:
             raise MagicUsageError("the notebook's sandbox is open under another policy; `%hood close` ends it first")
+        elif missing := set(packages) - set(self._notebook.policy.environment.packages):
+            raise MagicUsageError(
+                f"the notebook's sandbox was opened without {', '.join(sorted(missing))}; `%hood close` ends it first"
+            )
         return self._notebook
+
+
+def _read(policy: str | None) -> Policy:
+    return read_policy(policy) or Policy()
 
 
 def load(shell: InteractiveShell) -> None:

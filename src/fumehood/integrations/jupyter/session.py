@@ -13,8 +13,10 @@ from fumehood.integrations.adapter import with_reason
 from fumehood.notebook_output import CellError, cell_error, media_bundle
 from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy
 from fumehood.results import Display
+from fumehood.sandbox.module_hint import ADVICE
 
 _MOST_TRACEBACK = 100_000
+_TO_POLICY = r"add \1 to environment.packages of the policy"
 _RESTARTED = "(the session was lost before this cell: it began without state)\n"
 
 
@@ -31,8 +33,10 @@ class CellOutput(Protocol):
 class NotebookSandbox:
     """One sandbox, and one session of Python in it. Without a policy nothing is allowed."""
 
-    def __init__(self, policy: AnyPolicy | None = None) -> None:
+    def __init__(self, policy: AnyPolicy | None = None, package_advice: str = _TO_POLICY) -> None:
+        """`package_advice` is what to do for want of a package: `\\1` is its name."""
         self.policy = read_policy(policy) or Policy()
+        self._package_advice = package_advice
         self._box: Sandbox | None = None
         self._session: Session | None = None
 
@@ -49,7 +53,7 @@ class NotebookSandbox:
         shown.finish()
         assert result is not None
         if told := (_RESTARTED if result.restarted else "") + ("" if result.ok else with_reason("", result)):
-            output.text("stderr", told)
+            output.text("stderr", ADVICE.sub(self._package_advice, told))
         return None if result.ok else cell_error(result, shown.stderr)
 
     def _events(self, code: str, language: str, timeout: Seconds | None) -> Iterator[Event]:

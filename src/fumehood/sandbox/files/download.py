@@ -31,7 +31,7 @@ def local_target(local: str, name: str) -> str:
     """The target of a download, as with `cp`: in an existing folder under its own name, else under the given name."""
     into_folder = os.path.isdir(local)
     if local.endswith("/") and not into_folder:
-        raise UsageError(f"{local!r} is no folder; make it first, or leave out the slash")
+        raise UsageError(f"{local!r} is not a folder; make it first, or leave out the slash")
     return os.path.join(local, name) if into_folder else local
 
 

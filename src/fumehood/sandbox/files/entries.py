@@ -66,7 +66,7 @@ class FileChange:
 
     kind: ChangeKind
     path: str
-    """As `files` takes it; of an overflow, the folder that is watched."""
+    """As `files` takes it; of an overflow, or when it is deleted itself, the folder that is watched."""
     old_path: str | None = None
     """Of what was renamed."""
 
@@ -147,6 +147,8 @@ def _parse_change(item: object) -> RawChange:
     match item:
         case ["overflow", ""]:
             return ChangeKind.OVERFLOW, "", None
+        case ["deleted", ""]:
+            return ChangeKind.DELETED, "", None
         case ["renamed", str(path), str(old)] if _is_path(path) and _is_path(old):
             return ChangeKind.RENAMED, path, old
         case [str(kind), str(path)] if kind in _PLAIN_CHANGES and _is_path(path):

@@ -87,7 +87,7 @@ def _too_large(refusal: FileRefusal, action: str, subject: str) -> str:
 
 _USAGE: dict[str, Callable[[FileRefusal, str, str], str]] = {
     "ENOENT": lambda refusal, action, subject: f"{subject} does not exist in the sandbox, so one cannot {action} it",
-    "ENOTDIR": lambda refusal, action, subject: f"{subject} is no folder, or has a part that is none",
+    "ENOTDIR": lambda refusal, action, subject: f"{subject} is not a folder, or a part of its path is not",
     "EISDIR": _is_a_folder,
     "EEXIST": lambda refusal, action, subject: f"{subject} exists already in the sandbox",
     "ENOTEMPTY": lambda refusal, action, subject: (

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import anyio
 import anyio.to_thread
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
+from fumehood.host.folder_tree import FolderTree, Names
 from fumehood.sandbox.audit import FileAudit
 from fumehood.sandbox.files import protocol
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.entries import Transfer, TransferCount
 from fumehood.sandbox.files.local import LocalSource
 from fumehood.sandbox.files.paths import joined, stays_inside
+
+_MAX_ENTRIES = 1_000_000
 
 
 class Upload:
@@ -36,66 +40,76 @@ class Upload:
 
     async def run(self) -> Transfer:
         if await anyio.to_thread.run_sync(os.path.isdir, self._local):
-            await self._send_tree()
-        elif not await self._send_file(self._local, self._path, follow=True):
-            raise UsageError(f"{self._local!r} is neither a file nor a folder")
+            with _reading(self._local), FolderTree(self._local) as tree:
+                await self._send_tree(tree)
+        else:
+            await self._send_file_alone()
         return self._tally.total()
 
-    async def _send_tree(self) -> None:
-        pending = [""]
+    async def _send_file_alone(self) -> None:
+        """The caller named it, so that a link is followed."""
+        with _reading(self._local):
+            source = LocalSource(self._local, follow=True)
+        if not await self._send(source, self._local, self._path):
+            raise UsageError(f"{self._local!r} is neither a file nor a folder")
+
+    async def _send_tree(self, tree: FolderTree) -> None:
+        """A program may have the tree mounted, and put a link where a folder was: no step follows one."""
+        pending: list[Names] = [()]
         while pending:
             folder = pending.pop()
             await protocol.ask(self._conversation, {"do": "mkdir", "path": self._inside(folder), "parents": True})
-            for name, mode in await anyio.to_thread.run_sync(_scan, self._outside(folder)):
-                below = joined(folder, name)
-                if stat.S_ISDIR(mode):
+            with _reading(self._outside(folder)):
+                entries = await anyio.to_thread.run_sync(tree.entries, folder, _MAX_ENTRIES)
+            for name, details in entries:
+                below = (*folder, name)
+                if stat.S_ISDIR(details.st_mode):
                     pending.append(below)
-                elif stat.S_ISLNK(mode):
-                    await self._send_link(below)
-                elif not await self._send_file(self._outside(below), self._inside(below), follow=False):
-                    self._tally.skip(below, "it is neither a file nor a folder nor a link")
+                elif stat.S_ISLNK(details.st_mode):
+                    await self._send_link(tree, below)
+                elif not stat.S_ISREG(details.st_mode) or not await self._send_file(tree, below):
+                    self._tally.skip("/".join(below), "it is neither a file nor a folder nor a link")
 
-    async def _send_link(self, below: str) -> None:
-        target = os.readlink(self._outside(below))
-        if not stays_inside(below, target):
-            self._tally.skip(below, "it is a link that leads out of the folder, or may")
+    async def _send_link(self, tree: FolderTree, below: Names) -> None:
+        with _reading(self._outside(below)):
+            target = tree.target_of(below)
+        path = "/".join(below)
+        if not stays_inside(path, target):
+            self._tally.skip(path, "it is a link that leads out of the folder, or may")
             return
         await protocol.ask(self._conversation, {"do": "link", "path": self._inside(below), "target": target})
 
-    async def _send_file(self, local: str, path: str, *, follow: bool) -> bool:
-        """False when it is no regular file."""
-        try:
-            with LocalSource(local, follow=follow) as source:
-                if not source.is_regular:
-                    return False
-                request = {"do": "write", "path": path, "executable": source.is_executable}
-                stored = await protocol.store(self._conversation, request, source)
-                self._tally.add(stored.size)
-                self._artifacts.stored(path, stored)
-                await self._audit.stored(path, stored.size, source.sha256())
-        except OSError as error:
-            raise UsageError(f"{local!r} cannot be read: {error.strerror}") from error
+    async def _send_file(self, tree: FolderTree, below: Names) -> bool:
+        with _reading(self._outside(below)):
+            source = LocalSource(tree.open_file(below))
+        return await self._send(source, self._outside(below), self._inside(below))
+
+    async def _send(self, source: LocalSource, local: str, path: str) -> bool:
+        """False when it is not a regular file."""
+        with _reading(local), source:
+            if not source.is_regular:
+                return False
+            request = {"do": "write", "path": path, "executable": source.is_executable}
+            stored = await protocol.store(self._conversation, request, source)
+            self._tally.add(stored.size)
+            self._artifacts.stored(path, stored)
+            await self._audit.stored(path, stored.size, source.sha256())
         return True
 
-    def _inside(self, below: str) -> str:
-        return joined(self._path, below) if below else self._path
+    def _inside(self, below: Names) -> str:
+        return joined(self._path, "/".join(below)) if below else self._path
 
-    def _outside(self, below: str) -> str:
-        return os.path.join(self._local, below) if below else self._local
+    def _outside(self, below: Names) -> str:
+        return os.path.join(self._local, *below)
+
+
+@contextmanager
+def _reading(local: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{local!r} cannot be read: {error.strerror or error}") from error
 
 
 def own_name(local: str) -> str:
     return os.path.basename(os.path.abspath(local))
-
-
-def _scan(folder: str) -> list[tuple[str, int]]:
-    return sorted(_entries(folder))
-
-
-def _entries(folder: str) -> Iterator[tuple[str, int]]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                yield entry.name, entry.stat(follow_symlinks=False).st_mode
-    except OSError as error:
-        raise UsageError(f"{folder!r} cannot be read: {error.strerror}") from error

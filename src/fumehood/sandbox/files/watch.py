@@ -32,7 +32,7 @@ class AsyncWatch:
     def __init__(
         self, converse: Converse, place: str, policy: Policy, *, recursive: bool, timeout_seconds: float | None
     ) -> None:
-        self._converse, self._place, self._policy = converse, place, policy
+        self._converse, self.place, self._policy = converse, place, policy
         self._recursive, self._timeout_seconds = recursive, timeout_seconds
         self._stack = AsyncExitStack()
         self._conversation: Conversation | None = None
@@ -101,9 +101,9 @@ class AsyncWatch:
 
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
-            talk = explained(self._converse, "watch", self._place, self._policy)
+            talk = explained(self._converse, "watch", self.place, self._policy)
             conversation = await stack.enter_async_context(talk)
-            await protocol.watch(conversation, self._place, recursive=self._recursive)
+            await protocol.watch(conversation, self.place, recursive=self._recursive)
             self._stack, self._conversation = stack.pop_all(), conversation
 
     async def _fetch(self) -> None:
@@ -128,12 +128,12 @@ class AsyncWatch:
         try:
             found = await protocol.changes(self._conversation, wait=wait_seconds)
         except FileRefusal as error:
-            raise SandboxError(f"watching {shown(self._place)} failed in the sandbox: {error.reason}") from None
+            raise SandboxError(f"watching {shown(self.place)} failed in the sandbox: {error.reason}") from None
         self._pending.extend(map(self._change, found))
 
     def _change(self, raw: RawChange) -> FileChange:
         kind, path, old = raw
-        return FileChange(kind, joined(self._place, path) if path else self._place, old and joined(self._place, old))
+        return FileChange(kind, joined(self.place, path) if path else self.place, old and joined(self.place, old))
 
 
 class Watches:

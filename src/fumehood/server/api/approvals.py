@@ -13,11 +13,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from fumehood.audit.trail import Trail
-from fumehood.errors import DeniedError, UsageError
+from fumehood.errors import UsageError
 from fumehood.server.api.models import ApprovalAnswerBody, ApprovalDetails, ApprovalUse, Id, NewApproval
 from fumehood.server.api.problems import NotFoundError, PlainJson, RequestConflictError
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
-from fumehood.server.identity.keys import family_of
+from fumehood.server.identity.approvers import check_other
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.tenants.catalogue import find_policy
 from fumehood.tools.approvals import AnsweredError, ApprovalAnswer, ApprovalRequest, ApprovalStore
@@ -62,8 +62,12 @@ async def use_approval(server: Server, caller: Caller, id: Id, given: ApprovalUs
     request = await _find(server, caller, id)
     if request.asked_by != caller.name:
         raise NotFoundError("question")
+    if request.edited is not None and given.digest != request.edited.digest:
+        raise RequestConflictError(
+            "it was approved with changes: make the call of `approved`, and use it by its digest"
+        )
     store, trail = _store(server, caller)
-    await asyncio.to_thread(partial(store.use, id, given.digest, trail))
+    await asyncio.to_thread(partial(store.use, id, request.call.digest if request.edited else given.digest, trail))
     return PlainJson(_described(await _find(server, caller, id)))
 
 
@@ -71,7 +75,7 @@ async def use_approval(server: Server, caller: Caller, id: Id, given: ApprovalUs
 async def answer_approval(server: Server, caller: Caller, id: Id, given: ApprovalAnswerBody) -> Response:
     """Yes or no to exactly what has this digest. The first answer counts."""
     request = await _find(server, caller, id)
-    await _check_other(server, caller, request.asked_by)
+    await check_other(server.database, caller, request.asked_by)
     if request.call.digest != given.digest:
         raise RequestConflictError("the digest is not that of the question; look at it again, and answer what it shows")
     answer = ApprovalAnswer(approved=given.approved, reason=given.reason, by=caller.name)
@@ -80,18 +84,6 @@ async def answer_approval(server: Server, caller: Caller, id: Id, given: Approva
         return PlainJson(_described(await asyncio.to_thread(store.answer, id, answer, trail)))
     except AnsweredError as error:
         raise RequestConflictError(str(error)) from None
-
-
-async def _check_other(server: RunningServer, caller: Principal, asked_by: str) -> None:
-    """DeniedError for the one who asked, under whatever name: a key that may make keys can have made the other."""
-    if asked_by == caller.name:
-        raise DeniedError("the key that asked cannot answer; another one with the scope 'approve' can")
-    families = [await family_of(server.database, caller.tenant, each) for each in (asked_by, caller.name)]
-    if families[0] == families[1]:
-        raise DeniedError(
-            "the key that asked and this one were made with each other, or with the same key, and count as one; "
-            "answer with a key that the server's operator made (`hood key create`), or as a person with a token"
-        )
 
 
 async def _find(server: RunningServer, caller: Principal, identifier: str) -> ApprovalRequest:
@@ -123,4 +115,9 @@ def _described(request: ApprovalRequest) -> dict[str, object]:
         "expires_at": request.expires_at,
         "answered_by": request.answered_by,
         "reason": request.reason,
+        "approved": _edited(request.edited) if request.edited else None,
     }
+
+
+def _edited(call: ToolCall) -> dict[str, object]:
+    return {"arguments": dict(call.arguments), "digest": call.digest}

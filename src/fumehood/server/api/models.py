@@ -262,6 +262,9 @@ class ApprovalDetails(ApiModel):
     expires_at: float
     answered_by: str | None
     reason: str | None
+    approved: dict[str, Any] | None = Field(
+        description="`arguments` and `digest` of the call that was approved in its place, by somebody who changed it."
+    )
 
 
 class WorkerAnswer(ApiModel):

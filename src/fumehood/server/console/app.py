@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from fumehood.errors import UsageError
+from fumehood.errors import FumehoodError, UsageError
 from fumehood.server.console import pages
 from fumehood.server.console.badges import count_waiting
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError, read_form
@@ -99,7 +99,8 @@ async def _answer(host: ConsoleHost, nav: tuple[ConsoleRoute, ...], route: Conso
                 page.form = await _checked_form(request, session)
             elif page.may(Scope.APPROVE) and route.path != _NEWS:
                 page.waiting = await page.blocking(lambda: count_waiting(page))
-            return await route.handler(page)
+            answer = await route.handler(page)
+        return _Held(answer, host.admitted(principal)) if isinstance(answer, StreamingResponse) else answer
     except Exception as error:
         return problem_page(request, error)
 
@@ -173,6 +174,21 @@ def problem_page(request: Request, error: Exception) -> Response:
 
     status, title, words = status_and_words(error)
     return HTMLResponse(render("problem.html", root=ROOT, status=status, title=title, words=words), status)
+
+
+class _Held(Response):
+    """An answer that may take long: as long as it lasts it is one of what its tenant may have open."""
+
+    def __init__(self, inner: Response, admission: AbstractAsyncContextManager[None]) -> None:
+        super().__init__()
+        self._inner, self._admission = inner, admission
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        try:
+            async with self._admission:
+                await self._inner(scope, receive, send)
+        except FumehoodError as error:  # which is raised before anything is sent
+            await problem_page(Request(scope), error)(scope, receive, send)
 
 
 class _WithHeaders:

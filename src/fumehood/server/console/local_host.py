@@ -11,7 +11,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from fumehood.audit.log import current_user
 from fumehood.server.console.app import build_console, problem_page
@@ -21,7 +22,7 @@ from fumehood.server.console.routes import ROOT
 from fumehood.server.console.sessions import MemorySessions
 from fumehood.server.console.sign_in import begin_session
 from fumehood.server.console.source import ConsoleSource
-from fumehood.server.identity.principals import OF_TENANTS, Principal
+from fumehood.server.identity.principals import OF_TENANTS, Principal, Scope
 
 _USED = "Links of `hood console` work once. Press Enter where it runs for another one."
 
@@ -48,12 +49,17 @@ class LocalConsole:
     def sign_in_routes(self) -> list[Route]:
         return [Route("/open", self._open), Route("/sign-in", self._explain)]
 
+    def close(self) -> None:
+        """Ends the streams of open pages."""
+        self._source.feed.close()
+
     async def _open(self, request: Request) -> Response:
         given = request.query_params.get("once", "")
         if not self._once or not hmac.compare_digest(given.encode(), self._once.encode()):
             return problem_page(request, StalePageError(_USED))
         self._once = ""
-        viewer = Principal("", current_user(), frozenset(OF_TENANTS))
+        scopes = frozenset(OF_TENANTS) if self._source.is_own else frozenset({Scope.RUN, Scope.AUDIT})
+        viewer = Principal("", current_user(), scopes)
         return await begin_session(self.sessions, request, viewer, "/")
 
     async def _explain(self, request: Request) -> Response:
@@ -75,7 +81,7 @@ class _OwnHost:
         self._inner = inner
         self._names = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
         if scope["type"] == "http" and (len(hosts) != 1 or hosts[0] not in self._names):
             await PlainTextResponse("this console has another address", 421)(scope, receive, send)

@@ -17,6 +17,7 @@ from fumehood.audit.verification import Report
 from fumehood.errors import AuditError
 from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
+from fumehood.server.console.verification_state import Verification
 from fumehood.server.identity.principals import Principal
 from fumehood.tools.approvals import ApprovalStore
 
@@ -34,6 +35,8 @@ class LocalSource:
         self.is_own = place is None
         self.title = current_user() if place is None else os.fspath(place)
         self.feed = NewsFeed(lambda: self.log)
+        self.verification = Verification(self.verify)
+        self.views: set[tuple[str, str, str]] = set()
         if place is None and AuditLog.default() is None:
             raise AuditError("the audit log is turned off (FUMEHOOD_AUDIT=off), and there is nothing to show")
 
@@ -52,6 +55,13 @@ class LocalSource:
     def verify(self) -> Report:
         return check(self._place, None)
 
+    async def note_reading(self, principal: Principal, count: int) -> None:
+        """It is the reader's own."""
+
+    def sign_all(self) -> int:
+        own = AuditLog.default() if self.is_own else None
+        return own.sign_all() if own else self.log.head().seq
+
     async def open_sandboxes(self) -> Sequence[SandboxRow]:
         """Those that were opened lately, have no end on record, and whose process is there."""
         opened: dict[str, Record] = {}
@@ -60,6 +70,9 @@ class LocalSource:
                 opened[record.sandbox_id] = record
         found = (record for record in opened.values() if record.kind == "sandbox.opened" and _is_alive(record))
         return [_row(record) for record in found]
+
+    async def check_other(self, principal: Principal, asked_by: str) -> None:
+        """A person at this machine answers what a program of theirs has asked."""
 
     async def gauges(self) -> Sequence[Gauge]:
         return []

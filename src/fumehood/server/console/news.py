@@ -29,9 +29,12 @@ LOOK_SECONDS = 0.04
 _SURE_SECONDS = 1.0
 """Two commits within one tick of the kernel's clock leave the same time behind."""
 _BEAT_SECONDS = 15.0
+_STREAM_SECONDS = 120.0
+"""Then the page asks again, and whether its session is still good is looked at."""
 _MOST_WAITING = 512
 _MOST_MISSED = 2000
 _MOST_CACHED = 512
+AGAIN = b"event: again\ndata: {}\n\n"
 RELOAD = b"event: reload\ndata: {}\n\n"
 _BEAT = b": still here\n\n"
 
@@ -68,7 +71,7 @@ class NewsFeed:
         self._readers: set[asyncio.Queue[Record | None]] = set()
         self._tap: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
-        self._messages: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._messages: OrderedDict[tuple[str, int], asyncio.Future[bytes]] = OrderedDict()
         self._is_closed = False
 
     @property
@@ -96,7 +99,11 @@ class NewsFeed:
                     yield message
             if missed:
                 yield _position(after)
+            end = time.monotonic() + _STREAM_SECONDS
             while True:
+                if time.monotonic() > end:
+                    yield AGAIN
+                    return
                 try:
                     async with asyncio.timeout(_BEAT_SECONDS):
                         found = await queue.get()
@@ -112,13 +119,13 @@ class NewsFeed:
                     yield message
 
     async def _message(self, view: View, record: Record) -> bytes:
+        """Made once, however many pages wait for it."""
         place = view.key, record.seq
         if place not in self._messages:
-            fragments = await view.fragments(record)
-            self._messages[place] = _encoded(record.seq, fragments) if fragments else b""
+            self._messages[place] = asyncio.ensure_future(_made(view, record))
             while len(self._messages) > _MOST_CACHED:
                 self._messages.popitem(last=False)
-        return self._messages[place]
+        return await asyncio.shield(self._messages[place])
 
     @contextmanager
     def _reader(self) -> Iterator[asyncio.Queue[Record | None]]:
@@ -173,6 +180,11 @@ class NewsFeed:
             return list(self._log().find(Query(after=after, limit=most)))
         except BusyError:
             return []  # the next look finds them
+
+
+async def _made(view: View, record: Record) -> bytes:
+    fragments = await view.fragments(record)
+    return _encoded(record.seq, fragments) if fragments else b""
 
 
 def _end(queue: asyncio.Queue[Record | None]) -> None:

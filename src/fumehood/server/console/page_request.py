@@ -81,8 +81,14 @@ class PageRequest:
 
     async def viewed(self, what: str, subject: str, of: str | None) -> None:
         """Before code or output is shown: the record is there first. What is one's own is not recorded."""
+        self.source.views.add((self.principal.name, what, subject))
         if of is None or not self.is_own(of):
             await self.source.trail(self.principal).write(ConsoleViewed(what, subject, of))
+
+    async def goes_on_viewing(self, what: str, subject: str, of: str | None) -> None:
+        """Of a stream, which a page opens again and again: recorded if nobody of this name has loaded the page."""
+        if (self.principal.name, what, subject) not in self.source.views:
+            await self.viewed(what, subject, of)
 
     def page(self, template: str, *, status: int = 200, view: str = "", after: int = 0, **context: object) -> Response:
         """`view` names the live view of the page, which shows all records up to `after`."""

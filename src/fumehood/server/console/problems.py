@@ -6,7 +6,7 @@ import logging
 
 from starlette.exceptions import HTTPException
 
-from fumehood.errors import AuditError, DeniedError, FumehoodError, UsageError
+from fumehood.errors import AuditError, DeniedError, FumehoodError, StepFailedError, UsageError
 from fumehood.server.console.page_request import NoSuchPageError, StalePageError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
 from fumehood.server.storage.database import StorageError
@@ -41,6 +41,8 @@ def status_and_words(error: Exception) -> tuple[int, str, str]:
             if kind in _INSTEAD:
                 _log.warning("a page of the console failed: %s", error)
             return status, title, _INSTEAD.get(kind, str(error))
+    if isinstance(error, StepFailedError):
+        return 500, "That cannot be shown", str(error)
     if isinstance(error, FumehoodError):
         return 429, "Not now", str(error)
     _log.error("a page of the console failed", exc_info=error)

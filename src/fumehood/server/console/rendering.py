@@ -10,7 +10,6 @@ import hashlib
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import cast
 
 import jinja2
 from markupsafe import Markup, escape
@@ -46,7 +45,9 @@ def _environment() -> jinja2.Environment:
         "code": highlighted,
         "lines": plain_lines,
         "short": short,
+        "whole": whole,
     }
+    environment.globals["text_to_edit"] = escape  # pyright: ignore[reportArgumentType]  # what is sent back is what was there
     environment.globals["asset"] = asset  # pyright: ignore[reportArgumentType]  # any function may be one
     return environment
 
@@ -58,6 +59,11 @@ def _harmless(value: object) -> object:
         shown = neutralise(value)
         return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[:_MOST_CHARACTERS]} …"
     return value
+
+
+def whole(value: object) -> Markup:
+    """A text that a form sends back: shown from its first to its last character, whatever its length."""
+    return escape(neutralise(str(value)))
 
 
 def moment(value: object) -> Markup:
@@ -118,7 +124,3 @@ def asset(name: str) -> str:
     """The address of a file of ours, which changes with its content."""
     content = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
     return f"/console/static/{name}?v={content[:16]}"
-
-
-def as_text(value: object) -> str:
-    return cast("str", _harmless(str(value)))

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
+from fumehood.server.console.provider_sign_in import ProviderSignIn
 from fumehood.server.console.sessions import StoredSessions
 from fumehood.server.console.sign_in import KeySignIn
 from fumehood.server.console.source import ConsoleSource
 from fumehood.server.console.tenant_source import TenantSource
+from fumehood.server.identity.code_flow import CodeFlow
 from fumehood.server.identity.principals import Principal
 
 if TYPE_CHECKING:
@@ -38,7 +40,11 @@ class ServerConsole:
             yield
 
     def sign_in_routes(self) -> list[Route]:
-        return KeySignIn(self.sessions, self._server.authenticator.credential).routes()
+        issuers = self._server.settings.oidc
+        flows = {name: CodeFlow(each) for name, each in issuers.items() if each.client is not None}
+        authenticate = self._server.authenticator.credential
+        by_key = KeySignIn(self.sessions, authenticate, tuple(flows))
+        return [*by_key.routes(), *ProviderSignIn(self.sessions, authenticate, flows).routes()]
 
     def close(self) -> None:
         """Ends the streams of open pages, which look for the server that comes next."""

@@ -12,6 +12,7 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.frozen import frozen
 from fumehood.server.console.news import NewsFeed
+from fumehood.server.console.verification_state import Verification
 from fumehood.server.identity.principals import Principal
 from fumehood.tools.approvals import ApprovalStore
 
@@ -61,6 +62,9 @@ class ConsoleSource(Protocol):
     """Of one user on this machine, who is the only one that looks at it."""
     title: str
     feed: NewsFeed
+    verification: Verification
+    views: set[tuple[str, str, str]]
+    """Who has seen what, since the process has started."""
 
     @property
     def log(self) -> RecordReader:
@@ -75,7 +79,19 @@ class ConsoleSource(Protocol):
         """Goes through the whole log. Blocks."""
         ...
 
+    async def note_reading(self, principal: Principal, count: int) -> None:
+        """That somebody has read so many records."""
+        ...
+
+    def sign_all(self) -> int:
+        """Sign what is not signed yet, before it leaves. The number of the last record that is."""
+        ...
+
     async def open_sandboxes(self) -> Sequence[SandboxRow]: ...
+
+    async def check_other(self, principal: Principal, asked_by: str) -> None:
+        """DeniedError if the principal is the one who asked, under whatever name, and that matters here."""
+        ...
 
     async def gauges(self) -> Sequence[Gauge]:
         """What there is room for."""

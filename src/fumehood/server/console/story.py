@@ -39,6 +39,7 @@ _TITLES = {
     "tool.returned": "Tool returned",
     "tool.refused": "Call refused",
     "task.started": "Task",
+    "message.received": "Told",
     "task.ended": "Task ended",
     "model.answered": "Model",
     "model.failed": "Model failed",
@@ -49,7 +50,9 @@ _TITLES = {
 _BAD = frozenset(
     {"run.broke", "request.denied", "egress.denied", "canary.seen", "tool.refused", "model.failed", "approval.denied"}
 )
-_CONTENTS = ("code", "arguments", "stdin", "stdout", "stderr", "task", "answer")
+_CONTENTS = ("code", "arguments", "stdin", "stdout", "stderr", "task", "answer", "text")
+_SAID_ELSEWHERE = frozenset({"task.started"})
+"""What is kept of a task is what its agent was told."""
 _HIDDEN = frozenset({*_CONTENTS, "reason", "rule", "artifacts", "policy", "enforcement", "status", "cause"})
 
 
@@ -66,7 +69,7 @@ class Block:
 
 
 @frozen
-class Step:
+class StoryStep:
     seq: int
     time: str
     kind: str
@@ -91,17 +94,17 @@ class StoryTeller:
         self._log = log
         self._policies: dict[str, Policy | None] = {}
 
-    def step(self, record: Record) -> Step:
+    def step(self, record: Record) -> StoryStep:
         shown = Shown.of(record)
         data, decision = shown.data, self.decision(record)
-        return Step(
+        return StoryStep(
             seq=record.seq,
             time=record.time,
             kind=shown.kind,
             title=_TITLES.get(shown.kind, shown.kind),
             words=summary(shown),
             tone=_tone(shown),
-            blocks=tuple(self._blocks(record.data)),
+            blocks=tuple(self._blocks(record)),
             facts=tuple((name, _told(value)) for name, value in data.items() if name not in _HIDDEN),
             reason=str(data.get("reason", "")),
             rule=str(data.get("rule") or decision.rule),
@@ -118,7 +121,9 @@ class StoryTeller:
         if policy is not None:
             from fumehood.policy.decisions import Judge, parse_attempt
 
-            for text in (what, f"{record.data.get('attempt')} {what}"):
+            # A name that could not be looked up was to be connected to.
+            looked_up = f"{what.replace('dns ', 'connect ', 1)}:443"
+            for text in (what, f"{record.data.get('attempt')} {what}", looked_up):
                 with suppress(FumehoodError):
                     attempt = parse_attempt(text)
                     return Judge(policy).decide(attempt.kind, attempt.target)
@@ -143,11 +148,14 @@ class StoryTeller:
             found = _policy(text, name) or found
         return found
 
-    def _blocks(self, data: Mapping[str, Any]) -> Sequence[Block]:
+    def _blocks(self, record: Record) -> Sequence[Block]:
         found: list[Block] = []
+        data = record.data
         for name in _CONTENTS:
             match data.get(name):
                 case {"sha256": str(digest), "size": int(size), **rest}:
+                    if record.kind in _SAID_ELSEWHERE or not size:
+                        continue
                     language = str(data.get("language", "")) if name == "code" else ""
                     found.append(Block(name, self._text(rest.get("stored")), language, size, digest))
                 case _:

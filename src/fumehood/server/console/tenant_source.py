@@ -11,6 +11,9 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
+from fumehood.server.console.verification_state import Verification
+from fumehood.server.events import RecordsRead
+from fumehood.server.identity.approvers import check_other
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.records import list_open
 from fumehood.server.tenants.quotas import Quota, count_open, read_limits
@@ -26,6 +29,8 @@ class TenantSource:
     def __init__(self, server: ServerState, tenant: str) -> None:
         self.server, self.title = server, tenant
         self.feed = NewsFeed(lambda: self.log)
+        self.verification = Verification(self.verify)
+        self.views: set[tuple[str, str, str]] = set()
 
     @property
     def log(self) -> AuditLog:
@@ -40,11 +45,20 @@ class TenantSource:
     def verify(self) -> Report:
         return check(self.server.chains.folder_of(self.title) / "audit", None)
 
+    async def note_reading(self, principal: Principal, count: int) -> None:
+        await self.server.chains.own(principal).write(RecordsRead("console", 0, count))
+
+    def sign_all(self) -> int:
+        return self.log.sign_all()
+
     async def open_sandboxes(self) -> Sequence[SandboxRow]:
         return [
             SandboxRow(each.id, each.policy, each.opened, each.expires, each.principal, each.metadata)
             for each in await list_open(self.server.database, self.title)
         ]
+
+    async def check_other(self, principal: Principal, asked_by: str) -> None:
+        await check_other(self.server.database, principal, asked_by)
 
     async def gauges(self) -> Sequence[Gauge]:
         async with self.server.database.transaction(self.title) as transaction:

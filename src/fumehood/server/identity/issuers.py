@@ -48,12 +48,20 @@ class IssuerSettings(Section):
     leeway: Duration = Field(default=30.0, description="How far its clock may be from this one; 5 minutes at most.")
     ca: Text | None = Field(default=None, description="A file of certificates to trust at its address.")
 
+    client: Text | None = Field(
+        default=None, description="This server's name there (client_id); with it people sign in to the console."
+    )
+    client_secret_file: Text | None = Field(default=None, description="A file of its secret, if it has one.")
+    sign_in_scopes: Ordered[Text] = Field(default=("openid",), description="Asked for when people sign in.")
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.tenant is None) == (self.tenant_claim is None):
             raise ValueError("give either `tenant`, for all its tokens, or `tenant_claim`, which names it")
         if (self.tenant_claim is None) != (not self.tenants):
             raise ValueError("`tenants` lists the tenants that `tenant_claim` may name; they belong together")
+        if self.client_secret_file is not None and self.client is None:
+            raise ValueError("`client_secret_file` is of a `client`; give both")
         if self.leeway > _MOST_LEEWAY_SECONDS:
             raise ValueError("leeway: 5 minutes at most; set the clocks")
         return self

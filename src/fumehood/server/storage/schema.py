@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fumehood.server.storage.database import StorageError
 
-VERSION = "3"
+VERSION = "4"
 """Of the tables; in the table `facts`, so that a server of another version does not use them."""
 FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 READ_VERSION = "SELECT value FROM facts WHERE name = 'schema'"

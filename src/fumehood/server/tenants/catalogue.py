@@ -117,11 +117,14 @@ def read_and_try(text: str, name: str) -> tuple[Policy, list[TestResult]]:
 
 
 def read_tenant_policy(text: str, name: str) -> Policy:
-    """PolicyError for what would reach beyond the tenant: files, engines and secrets of the server's host."""
+    """With the name of the catalogue, by which records lead back to it.
+
+    PolicyError for what would reach beyond the tenant: files, engines and secrets of the server's host.
+    """
     check_length(text)
     policy = Policy.loads(text, name, "/nonexistent")
     check_tenant_policy(policy, name)
-    return policy
+    return policy.model_copy(update={"name": name})
 
 
 def check_tenant_policy(policy: Policy, name: str) -> None:

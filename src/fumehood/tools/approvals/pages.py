@@ -52,11 +52,11 @@ def summary(request: ApprovalRequest, call: ToolCall) -> list[str]:
         _row("call", f"{short(call.digest)}, risk {call.risk}"),
         _row("policy", f"{policy}, {short(call.policy_digest)}; it could use"),
         *(f"  {one_line(line)}" for line in reach(request.policy)),
-        *(_row("BEWARE", note) for note in _warnings(call)),
+        *(_row("BEWARE", note) for note in warnings(call)),
     ]
 
 
-def _warnings(call: ToolCall) -> list[str]:
+def warnings(call: ToolCall) -> list[str]:
     """About everything of the call that `code_lines` shows."""
     if call.code is None:
         return notes(call.text)

@@ -16,8 +16,9 @@ class Program:
 
     def __init__(self) -> None:
         self.signals: list[int] = []
+        self.signals_of_group: list[int] = []
         self.usages = 0
-        self.clock = RunClock(self.signals.append, self._send_usage)
+        self.clock = RunClock(self.signals.append, self.signals_of_group.append, self._send_usage)
 
     def _send_usage(self) -> None:
         self.usages += 1
@@ -26,6 +27,19 @@ class Program:
 @pytest.fixture
 def program() -> Program:
     return Program()
+
+
+def test_what_a_terminal_sends_reaches_all_that_the_program_has_started(program: Program) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1):
+        assert program.clock.handle_command({"do": "signal", "number": number})
+    assert program.signals_of_group == [signal.SIGINT, signal.SIGQUIT]
+    assert program.signals == [signal.SIGTERM, signal.SIGUSR1]
+
+
+def test_an_interrupt_of_a_session_reaches_its_interpreter_alone(program: Program) -> None:
+    program.clock.start(None, is_interruptible=True)
+    program.clock.handle_command({"do": "interrupt"})
+    assert (program.signals, program.signals_of_group) == ([signal.SIGINT], [])
 
 
 def test_a_run_without_a_limit_is_never_late(program: Program) -> None:

@@ -136,7 +136,7 @@ async def test_a_folder_that_exists_is_gone_into(room: Room, target: Path) -> No
 
 async def test_a_target_that_cannot_be_is_one_clear_error(room: Room, target: Path) -> None:
     await room.files.write("x", b"x")
-    with pytest.raises(UsageError, match="is no folder; make it first"):
+    with pytest.raises(UsageError, match="is not a folder; make it first"):
         await room.files.download("x", f"{target}/")
     with pytest.raises(UsageError, match="cannot be made"):
         await room.files.download("x", target / "missing" / "x")

@@ -6,8 +6,9 @@ import os
 import socket
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -63,6 +64,35 @@ async def test_a_tree_arrives_with_what_can_stay_inside_of_it(room: Room, tmp_pa
     assert (room.workspace / "in/empty").is_dir()
     assert (room.workspace / "in" / os.fsdecode(b"\xff")).read_text() == "odd"
     assert not any(name.startswith(".hood") for _, _, names in os.walk(room.workspace) for name in names)
+
+
+async def test_a_folder_that_becomes_a_link_while_a_tree_goes_in_leads_nowhere(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program in another sandbox has the tree mounted, and waits until its folders were looked at."""
+    tree, secret = tmp_path / "tree", tmp_path / "secret"
+    for folder in (tree / "later", tree / "sooner", secret):
+        folder.mkdir(parents=True)
+    (tree / "sooner/x").touch()
+    (secret / "key").write_text("the user's key")
+    store = protocol.store
+
+    async def swap_and_store(*arguments: Any) -> protocol.StoredFile:
+        (tree / "later").rmdir()
+        (tree / "later").symlink_to(secret)
+        return await store(*arguments)
+
+    monkeypatch.setattr(protocol, "store", swap_and_store)
+    with suppress(UsageError):
+        await room.files.upload(tree, "in")
+    assert (tree / "later").is_symlink()
+    assert not [*room.workspace.rglob("key")]
+
+
+async def test_a_folder_that_cannot_be_read_is_named(room: Room) -> None:
+    """Of the links here, the one of the descriptor that lists them is gone when it is read."""
+    with pytest.raises(UsageError, match=r"'/proc/self/fd/[0-9]+' cannot be read: No such file"):
+        await room.files.upload("/proc/self/fd", "in")
 
 
 async def test_a_tree_is_laid_over_what_is_there(room: Room, tmp_path: Path) -> None:

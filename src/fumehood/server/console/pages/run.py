@@ -14,7 +14,7 @@ from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.run_rows import RunRow, newest_seq, run_records, sum_up
 from fumehood.server.console.run_story import records_around
-from fumehood.server.console.story import StoryTeller, policy_lines
+from fumehood.server.console.story import StoryStep, StoryTeller, policy_lines
 from fumehood.server.identity.principals import Scope
 
 _SCOPES = (Scope.RUN, Scope.AUDIT)
@@ -37,9 +37,16 @@ async def show(page: PageRequest) -> Response:
         run=row,
         task=around.task,
         steps=steps,
+        is_run_page=True,
         policy=policy,
-        policy_lines=policy_lines(policy),
+        policy_lines=[(line, _decided(line, steps)) for line in policy_lines(policy)],
     )
+
+
+def _decided(line: str, steps: Sequence[StoryStep]) -> bool:
+    """Whether the line of the policy is about what was denied."""
+    key = line.partition(":")[0]
+    return any(step.rule == key or step.rule.startswith(f"{key}.") for step in steps)
 
 
 async def _visible(page: PageRequest, run: str) -> RunRow:
@@ -63,14 +70,15 @@ class RunView:
         if record.run_id == self._run:
             step = await page.blocking(lambda: self._teller.step(record))
             run = await page.blocking(lambda: sum_up(run_records(page.source.log, self._run)))
-            found.append(Fragment(render("fragments/step.html", step=step), "steps", "end"))
+            found.append(Fragment(render("fragments/step.html", step=step, is_run_page=True), "steps", "end"))
             found.append(Fragment(render("fragments/run_head.html", run=run)))
         return found
 
 
 async def _view(page: PageRequest) -> RunView:
     run = page.query("view").partition(":")[2]
-    await _visible(page, run)
+    row = await _visible(page, run)
+    await page.goes_on_viewing("run", run, row.who)
     return RunView(page, run)
 
 

@@ -48,6 +48,7 @@ function open() {
   stream.onopen = () => { state.pause = 500; say("live", "good"); };
   stream.onmessage = receive;
   stream.addEventListener("reload", () => location.reload());
+  stream.addEventListener("again", () => { close(); open(); });
   stream.onerror = () => { close(); say("reconnecting", "warn"); later(); };
 }
 
@@ -88,16 +89,16 @@ function localise(part) {
 }
 
 const dialog = document.getElementById("key-help");
-let leader = 0;
+let isLed = false;
 
 function keys(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
-  const isLed = Date.now() - leader < 1200;
-  leader = 0;
-  if (isLed) {
+  const wasLed = isLed;
+  isLed = event.key === "g" && !wasLed;
+  if (wasLed) {
     const link = [...document.querySelectorAll("nav a[data-key]")].find((each) => each.dataset.key === event.key);
     if (link) link.click();
-  } else if (event.key === "g") leader = Date.now();
+  } else if (isLed) event.preventDefault();
   else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
   else if (event.key === "/" && document.querySelector("[data-search]")) document.querySelector("[data-search]").focus();
   else if (event.key === "?" && dialog) dialog.showModal();
@@ -138,4 +139,6 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
 localise(document);
+// The reason stands at the end.
+for (const each of document.querySelectorAll(".b-stderr pre")) each.scrollTop = each.scrollHeight;
 open();

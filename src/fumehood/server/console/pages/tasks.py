@@ -1,0 +1,119 @@
+"""Tasks of agents, each as a story: what was asked, what the model said and called, the code, results and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from fumehood.audit.records import Record
+from fumehood.audit.store import Query
+from fumehood.server.console.badges import badge_fragments
+from fumehood.server.console.news import Fragment
+from fumehood.server.console.page_request import NoSuchPageError, PageRequest
+from fumehood.server.console.rendering import render
+from fumehood.server.console.routes import ConsoleRoute, PageModule
+from fumehood.server.console.run_rows import who_of
+from fumehood.server.console.story import StoryTeller
+from fumehood.server.console.task_story import TaskMembership, TaskRow, find_task, ids_of, list_tasks, task_records
+from fumehood.server.identity.principals import Scope
+
+_SCOPES = (Scope.RUN, Scope.AUDIT)
+_MOST_ROWS = 100
+_UNTOLD = frozenset({"run.started", "approval.used", "filter.acted"})
+"""Records of a task that add nothing to its story; its runs have them."""
+
+
+def _whose(page: PageRequest) -> str | None:
+    return None if page.sees_all else page.principal.name
+
+
+async def show_list(page: PageRequest) -> Response:
+    log = page.source.log
+    after = (await page.blocking(log.head)).seq
+    rows = await page.blocking(lambda: list_tasks(log, _MOST_ROWS, _whose(page)))
+    return page.page("tasks.html", view="tasks", after=after, tasks=rows)
+
+
+async def show(page: PageRequest) -> Response:
+    log = page.source.log
+    after = (await page.blocking(log.head)).seq
+    row = await _visible(page, page.path("id"))
+    await page.viewed("task", row.id, row.who)
+    teller = StoryTeller(log)
+    records = await page.blocking(lambda: [record for record in task_records(log, row) if record.seq <= after])
+    steps = await page.blocking(lambda: [teller.step(record) for record in records if record.kind not in _UNTOLD])
+    return page.page("task.html", view=f"task:{row.id}", after=after, task=row, steps=steps, is_run_page=False)
+
+
+async def _visible(page: PageRequest, task: str) -> TaskRow:
+    row = await page.blocking(lambda: find_task(page.source.log, task)) if task.isascii() else None
+    if row is None or not (page.sees_all or page.is_own(row.who)):
+        raise NoSuchPageError
+    return row
+
+
+class TaskListView:
+    def __init__(self, page: PageRequest) -> None:
+        self._page = page
+        self.key = f"tasks {_whose(page) or ''} {page.may(Scope.APPROVE)}"
+
+    async def fragments(self, record: Record) -> Sequence[Fragment]:
+        page = self._page
+        found = list(await badge_fragments(page, record))
+        if record.kind in ("task.started", "task.ended") and (page.sees_all or page.is_own(who_of(record))):
+            task = str(ids_of(record).get("task", ""))
+            row = await page.blocking(lambda: find_task(page.source.log, task))
+            if row is not None:
+                found.append(Fragment(render("fragments/task_row.html", task=row), "tasks", most=_MOST_ROWS))
+        return found
+
+
+class TaskView:
+    """What belongs to the task is known from its start on."""
+
+    def __init__(self, page: PageRequest, row: TaskRow) -> None:
+        self._page, self._row = page, row
+        self._teller = StoryTeller(page.source.log)
+        self._members, self._seen = TaskMembership(row.id), row.seq - 1
+        self.key = f"task {row.id} {page.may(Scope.APPROVE)}"
+
+    async def fragments(self, record: Record) -> Sequence[Fragment]:
+        page = self._page
+        found = list(await badge_fragments(page, record))
+        if not await page.blocking(lambda: self._is_member(record)):
+            return found
+        if record.kind not in _UNTOLD:
+            step = await page.blocking(lambda: self._teller.step(record))
+            found.append(Fragment(render("fragments/step.html", step=step, is_run_page=False), "steps", "end"))
+        if record.kind == "task.ended":
+            row = await page.blocking(lambda: find_task(page.source.log, self._row.id))
+            found.append(Fragment(render("fragments/task_head.html", task=row)))
+        return found
+
+    def _is_member(self, record: Record) -> bool:
+        """Also of what came before: others may have made the messages of some records for us."""
+        for each in self._page.source.log.find(Query(after=self._seen, limit=max(0, record.seq - self._seen))):
+            if each.seq < record.seq:
+                self._members.has(each)
+        self._seen = record.seq
+        return self._members.has(record)
+
+
+async def _list_view(page: PageRequest) -> TaskListView:
+    return TaskListView(page)
+
+
+async def _view(page: PageRequest) -> TaskView:
+    row = await _visible(page, page.query("view").partition(":")[2])
+    await page.goes_on_viewing("task", row.id, row.who)
+    return TaskView(page, row)
+
+
+MODULE = PageModule(
+    (
+        ConsoleRoute("/tasks", show_list, _SCOPES, nav="Tasks", key="t"),
+        ConsoleRoute("/tasks/{id}", show, _SCOPES),
+    ),
+    {"tasks": (_SCOPES, _list_view), "task": (_SCOPES, _view)},
+)

@@ -1,0 +1,126 @@
+"""Tasks of agents: which there were, and all records of one, in order, its runs included. Reads the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from fumehood.audit.records import Record
+from fumehood.audit.store import Query
+from fumehood.frozen import frozen
+from fumehood.server.console.source import RecordReader
+
+_MOST_RECORDS = 5000
+_TASK = "task"
+
+
+@frozen
+class TaskRow:
+    id: str
+    name: str
+    who: str
+    model: str
+    time: str
+    state: str
+    """`running`, or why it stopped."""
+    detail: str
+    turns: int
+    tokens: int
+    calls: int
+    seq: int
+
+    @property
+    def tone(self) -> str:
+        return {"running": "live", "done": "good"}.get(self.state, "warn")
+
+
+def ids_of(record: Record) -> dict[str, Any]:
+    ids = record.parse().get("ids")
+    return cast("dict[str, Any]", ids) if isinstance(ids, dict) else {}
+
+
+def list_tasks(log: RecordReader, most: int, who: str | None) -> list[TaskRow]:
+    """The newest first; only those of `who`, if it is given."""
+    ends: dict[str, Record] = {}
+    rows: dict[str, TaskRow] = {}
+    for record in log.find(Query(kind=_TASK, newest_first=True)):
+        task = str(ids_of(record).get(_TASK, ""))
+        if record.kind == "task.ended":
+            ends.setdefault(task, record)
+        elif record.kind == "task.started" and task not in rows:
+            row = task_row(record, ends.get(task))
+            if who is None or row.who == who:
+                rows[task] = row
+        if len(rows) >= most:
+            break
+    return list(rows.values())
+
+
+def task_row(started: Record, ended: Record | None) -> TaskRow:
+    data, end = started.data, ended.data if ended else {}
+    return TaskRow(
+        id=str(ids_of(started).get(_TASK, "")),
+        name=str(data.get("name", "?")),
+        who=str(started.parse().get("who", "?")),
+        model=str(data.get("model", "")),
+        time=started.time,
+        state=str(end.get("stop", "running")),
+        detail=str(end.get("detail", "")),
+        turns=_number(end.get("turns")),
+        tokens=_number(end.get("tokens")),
+        calls=_number(end.get("tool_calls")),
+        seq=started.seq,
+    )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def find_task(log: RecordReader, task: str) -> TaskRow | None:
+    started = ended = None
+    for record in log.find(Query(kind=_TASK, text=task)):
+        if ids_of(record).get(_TASK) != task:
+            continue
+        if record.kind == "task.started":
+            started, ended = started or record, None
+        elif record.kind == "task.ended":
+            ended = record
+    return task_row(started, ended) if started else None
+
+
+class TaskMembership:
+    """Whether a record belongs to a task: it names it, or it is of a run in a sandbox while the task's call is open.
+
+    Records have to be shown in their order.
+    """
+
+    def __init__(self, task: str) -> None:
+        self._task = task
+        self._calls: dict[str, str] = {}
+        """Calls under way -> their sandbox."""
+        self.runs: set[str] = set()
+
+    def has(self, record: Record) -> bool:
+        ids = ids_of(record)
+        is_own = ids.get(_TASK) == self._task
+        call = str(ids.get("call", ""))
+        if is_own and record.kind == "tool.called":
+            self._calls[call] = record.sandbox_id or ""
+        elif is_own and record.kind == "tool.returned":
+            self._calls.pop(call, None)
+        if not is_own and record.kind == "run.requested" and record.sandbox_id in self._calls.values():
+            self.runs.add(record.run_id or "")
+        if record.kind == "request.denied" and record.sandbox_id in self._calls.values():
+            self.runs.add(record.run_id or "")
+        return is_own or (record.run_id is not None and record.run_id in self.runs)
+
+
+def task_records(log: RecordReader, row: TaskRow) -> Iterator[Record]:
+    """From its start on, to its end if it has one."""
+    members = TaskMembership(row.id)
+    for record in log.find(Query(after=row.seq - 1, limit=_MOST_RECORDS)):
+        if members.has(record):
+            yield record
+        if record.kind == "task.ended" and ids_of(record).get(_TASK) == row.id and row.state != "running":
+            return

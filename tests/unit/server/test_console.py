@@ -1,0 +1,320 @@
+"""The console without a browser: who gets which answer, sessions, forms, news."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from identity_provider import IdentityProviderServer, identity_provider
+from unit.server.hosting import Hosted, hosted
+
+from fumehood.audit.records import Record
+from fumehood.audit.store import Query
+from fumehood.server.console import pages
+from fumehood.server.console.app import CONTENT_POLICY
+from fumehood.server.console.news import Fragment, NewsFeed
+from fumehood.server.console.sessions import COOKIE
+from fumehood.server.identity.principals import Scope
+from fumehood.server.storage.database import EVERYTHING
+from fumehood.server.tenants.quotas import Quota, set_limit
+
+pytestmark = pytest.mark.anyio
+ROUTES = [route for module in pages.ALL for route in module.routes]
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path / "state", strict=False) as server:
+        yield server
+
+
+class Visit:
+    """A browser's part, by hand."""
+
+    def __init__(self, client: httpx.AsyncClient, key: str) -> None:
+        self.client, self.key = client, key
+        self.origin = str(client.base_url).rstrip("/").removesuffix("/console")
+
+    async def sign_in(self) -> httpx.Response:
+        answer = await self.client.post("/sign-in", data={"key": self.key}, headers={"Origin": self.origin})
+        if cookie := answer.headers.get("set-cookie"):
+            self.client.headers["Cookie"] = cookie.partition(";")[0]
+        return answer
+
+    async def get(self, path: str) -> httpx.Response:
+        return await self.client.get(path)
+
+    async def token(self) -> str:
+        found = re.search(r'name="token" value="(\w+)"', (await self.get("/")).text)
+        assert found is not None
+        return found[1]
+
+    async def post(self, path: str, **form: str) -> httpx.Response:
+        data = {"token": await self.token(), **form}
+        return await self.client.post(path, data=data, headers={"Origin": self.origin})
+
+
+@asynccontextmanager
+async def visit(host: Hosted, api: httpx.AsyncClient) -> AsyncIterator[Visit]:
+    key = api.headers["authorization"].split()[1]
+    async with httpx.AsyncClient(base_url=f"{host.address}/console", timeout=60) as client:
+        yield Visit(client, key)
+
+
+async def run(api: httpx.AsyncClient) -> str:
+    sandbox = (await api.post("/sandboxes", json={})).json()["id"]
+    return (await api.post(f"/sandboxes/{sandbox}/runs", json={"code": "print(1)"})).json()["run_id"]
+
+
+async def ask(api: httpx.AsyncClient) -> dict[str, str]:
+    asked = {"tool": "t", "arguments": {"code": "1"}, "policy": "closed", "code": "code"}
+    return (await api.post("/approvals", json=asked)).json()
+
+
+async def test_a_foreign_id_answers_as_one_that_never_was(host: Hosted) -> None:
+    """Every route of the console with an id, and every live view of one, byte by byte."""
+    owner, stranger = await host.tenant("acme"), await host.tenant("other")
+    ids = {
+        "/runs/": (await run(owner), "run_0000000000000000"),
+        "/approvals/": ((await ask(owner))["id"], "ask_0000000000000000"),
+        "/tasks/": ("task_1111111111111111", "task_0000000000000000"),
+        "/audit/records/": ("3", "99"),
+    }
+    await set_limit(host.server.database, "other", Quota.REQUESTS, 1000, "test")
+    compared = set[str]()
+    async with visit(host, stranger) as visitor:
+        await visitor.sign_in()
+        await visitor.get("/")
+        paths = [(route.method, route.path, route.path.partition("{")[0]) for route in ROUTES if "{" in route.path]
+        paths += [("GET", f"/news?after=0&view={name}:{{id}}", f"/{name}s/") for name in ("run", "task")]
+        for method, path, prefix in paths:
+            if prefix not in ids:
+                continue  # of pages that other tests of this kind are about
+            shown: list[tuple[int, bytes, dict[str, str]]] = []
+            for identifier in ids[prefix]:
+                place = re.sub(r"\{\w+\}", identifier, path)
+                form = {"digest": "x", "verdict": "approve"}
+                answer = await (visitor.get(place) if method == "GET" else visitor.post(place, **form))
+                kept = {name: value for name, value in answer.headers.items() if name != "date"}
+                shown.append((answer.status_code, answer.content, kept))
+            assert shown[0] == shown[1], path
+            assert shown[0][0] == 404, (path, shown[0])
+            compared.add(prefix)
+    assert compared == set(ids)
+    kinds = [record.kind for record in host.server.chains.log_of("other").find(Query(kind="console"))]
+    assert kinds == []
+
+
+async def test_each_page_is_for_its_scopes_and_nothing_is_for_strangers(host: Hosted) -> None:
+    await host.tenant("acme")
+    none = await host.key("acme", [Scope.FILES])
+    async with visit(host, none) as visitor:
+        for route in ROUTES:
+            place = re.sub(r"\{\w+\}", "1", route.path)
+            answer = await visitor.client.request(route.method, place)
+            assert answer.status_code == (303 if route.method == "GET" else 401), route.path
+            assert answer.headers["content-security-policy"] == CONTENT_POLICY
+        await visitor.sign_in()
+        for route in ROUTES:
+            place = re.sub(r"\{\w+\}", "1", route.path)
+            answer = await visitor.client.request(route.method, place, headers={"Origin": visitor.origin})
+            assert (answer.status_code == 403) == bool(route.scopes), (route.path, answer.status_code)
+            assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_forms_need_the_token_of_the_session_and_the_origin_of_the_console(host: Hosted) -> None:
+    owner = await host.tenant("acme")
+    person = await host.key("acme", [Scope.APPROVE, Scope.RUN])
+    asked = await ask(owner)
+    place, form = f"/approvals/{asked['id']}", {"digest": asked["digest"], "verdict": "approve"}
+    async with visit(host, person) as visitor:
+        await visitor.sign_in()
+        token, own = await visitor.token(), {"Origin": visitor.origin}
+        wrong: list[tuple[dict[str, str], dict[str, str]]] = [
+            ({**form, "token": token}, {}),
+            ({**form, "token": token}, {"Origin": "null"}),
+            ({**form, "token": token}, {"Origin": visitor.origin, "Sec-Fetch-Site": "same-site"}),
+            ({**form, "token": "0" * 64}, own),
+            (form, own),
+            ({**form, "token": token, "digest": "sha256:0"}, own),
+            ({**form, "token": token, "verdict": "perhaps"}, own),
+        ]
+        for data, headers in wrong:
+            answer = await visitor.client.post(place, data=data, headers=headers)
+            assert answer.status_code in (403, 409, 422), (data, headers)
+        evil = await visitor.client.post(
+            place, data={**form, "token": token}, headers={"Origin": "https://evil.example"}
+        )
+        assert evil.status_code == 403
+        assert (await owner.get(f"/approvals/{asked['id']}")).json()["state"] == "asked"
+        assert (await visitor.client.post(place, data={**form, "token": token}, headers=own)).status_code == 303
+    assert (await owner.get(f"/approvals/{asked['id']}")).json()["state"] == "approved"
+
+
+async def test_high_risk_needs_a_sign_in_of_a_moment_ago_and_a_no_does_not(host: Hosted) -> None:
+    owner = await host.tenant("acme")
+    person = await host.key("acme", [Scope.APPROVE, Scope.RUN])
+    asked = await ask(owner)
+    place, form = f"/approvals/{asked['id']}", {"digest": asked["digest"]}
+    async with visit(host, person) as visitor:
+        await visitor.sign_in()
+        async with host.server.database.transaction(EVERYTHING) as transaction:
+            await transaction.execute("UPDATE sessions SET signed_in = signed_in - 901")
+        assert "Sign in again" in (await visitor.get(place)).text
+        assert (await visitor.post(place, **form, verdict="approve")).status_code == 403
+        await visitor.sign_in()
+        assert "Sign in again" not in (await visitor.get(place)).text
+        async with host.server.database.transaction(EVERYTHING) as transaction:
+            await transaction.execute("UPDATE sessions SET signed_in = signed_in - 901")
+        assert (await visitor.post(place, **form, verdict="deny")).status_code == 303
+
+
+async def test_a_session_ends_with_its_key_its_time_and_at_the_sign_out(host: Hosted) -> None:
+    owner = await host.tenant("acme")
+    key = (await owner.post("/keys", json={"name": "person", "scopes": ["run"]})).json()
+    async with visit(host, host.client(key["key"])) as visitor:
+        signed_in = await visitor.sign_in()
+        cookie = signed_in.headers["set-cookie"]
+        assert cookie.startswith(f"{COOKIE}=")
+        assert all(word in cookie for word in ("HttpOnly", "Path=/;", "SameSite=strict", "Secure"))
+        assert (await visitor.get("/")).status_code == 200
+        first = visitor.client.headers["Cookie"]
+        await visitor.sign_in()
+        assert (await visitor.client.get("/", headers={"Cookie": first})).status_code == 303  # a new one each time
+        await visitor.post("/sign-out")
+        assert (await visitor.get("/")).status_code == 303
+        await visitor.sign_in()
+        await owner.delete(f"/keys/{key['id']}")
+        assert (await visitor.get("/")).status_code == 303
+        assert (await visitor.sign_in()).status_code == 401
+
+
+async def test_a_stream_of_others_code_is_recorded_and_counts_as_a_connection(tmp_path: Path) -> None:
+    async with hosted(tmp_path / "state", strict=False, limits={"connections_of_tenant": 2}) as host:
+        owner = await host.tenant("acme")
+        made = await run(owner)
+        person = await host.key("acme", [Scope.AUDIT])
+        async with visit(host, person) as visitor:
+            await visitor.sign_in()
+            place = f"/news?view=run:{made}&after=0"
+            async with visitor.client.stream("GET", place) as first, visitor.client.stream("GET", place) as second:
+                assert (first.status_code, second.status_code) == (200, 200)
+                lines = first.aiter_lines()  # kept: the stream would be closed with it
+                while not (await anext(lines)).startswith("data:"):
+                    pass
+                assert (await visitor.get("/")).status_code == 429
+        log = host.server.chains.log_of("acme")
+        viewed = [record.data for record in log.find(Query(kind="console.viewed"))]
+        assert [(data["what"], data["subject"]) for data in viewed] == [("run", made)]
+
+
+def test_the_console_of_one_user_needs_nothing_of_a_server() -> None:
+    code = "import sys, fumehood.server.console.local_host\nprint(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"fastapi", "websockets", "jwt", "psycopg", "nats"} & set(done.stdout.split())
+
+
+async def test_no_address_leads_out_of_the_console_after_a_sign_in(host: Hosted) -> None:
+    api = await host.tenant("acme")
+    async with visit(host, api) as visitor:
+        for to in ("//evil.example", "https://evil.example", "/../v1", "/\\evil", "/a//b", "javascript:1"):
+            data = {"key": visitor.key, "to": to}
+            answer = await visitor.client.post("/sign-in", data=data, headers={"Origin": visitor.origin})
+            assert answer.headers["location"] == "/console/", to
+
+
+class _Numbers:
+    key = "numbers"
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def fragments(self, record: Record) -> list[Fragment]:
+        self.made += 1
+        return [Fragment(str(record.seq))]
+
+
+async def test_news_miss_nothing_repeat_nothing_and_are_made_once(host: Hosted) -> None:
+    api = await host.tenant("acme")
+    await run(api)
+    log = host.server.chains.log_of("acme")
+    feed, view = NewsFeed(lambda: log), _Numbers()
+    start = log.head().seq
+    read: list[list[int]] = [[], [], []]
+    arrived = asyncio.Event()
+
+    async def follow(place: int, after: int) -> None:
+        async for message in feed.stream(view, after):
+            if found := re.search(rb"id: (\d+)\ndata: \[\{", message):
+                read[place].append(int(found[1]))
+                arrived.set()
+
+    async def until(*places: int) -> None:
+        end = log.head().seq
+        async with asyncio.timeout(30):
+            while any(not read[place] or read[place][-1] < end for place in places):
+                await arrived.wait()
+                arrived.clear()
+
+    readers = [asyncio.ensure_future(follow(place, after)) for place, after in enumerate((start, start, start - 2))]
+    for _ in range(3):
+        await run(api)
+    await until(0, 1, 2)
+    for task in readers[1:]:
+        task.cancel()
+    await asyncio.gather(*readers[1:], return_exceptions=True)
+    await run(api)  # while two of them are away
+    readers[1] = asyncio.ensure_future(follow(1, read[1][-1]))
+    await until(0, 1)
+    end = log.head().seq
+    feed.close()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*readers[:2])
+    assert read[0] == read[1] == list(range(start + 1, end + 1))
+    assert read[2][:2] == [start - 1, start]
+    assert view.made == end - start + 2
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProviderServer]:
+    with identity_provider() as opened:
+        yield opened
+
+
+async def test_people_sign_in_at_their_identity_provider(tmp_path: Path, provider: IdentityProviderServer) -> None:
+    corp = {"issuer": provider.issuer, "audience": "fumehood", "tenant": "acme", "client": "console"}
+    settings = {"oidc": {"corp": {**corp, "roles": {"developer": ["run", "audit"]}}}, "strict": False}
+    async with hosted(tmp_path / "state", **settings) as host:
+        api = await host.tenant("acme")
+        async with visit(host, api) as visitor:
+            assert "Sign in with corp" in (await visitor.get("/sign-in")).text
+            left = await visitor.get("/sign-in/with/corp?to=/audit")
+            asked = parse_qs(urlsplit(left.headers["location"]).query)
+            assert asked["redirect_uri"] == [f"{host.address}/console/sign-in/from/corp"]
+            cookie = left.headers["set-cookie"]
+            assert "SameSite=lax" in cookie
+            own = {"Cookie": cookie.partition(";")[0]}
+            code = provider.give_code(asked)
+            back = f"/sign-in/from/corp?code={code}&state="
+            for state, headers in (("x", own), (asked["state"][0], {})):  # another sign-in, another browser
+                assert (await visitor.client.get(back + state, headers=headers)).status_code == 409
+            answer = await visitor.client.get(back + asked["state"][0], headers=own)
+            assert (answer.status_code, 'url=/console/audit"' in answer.text) == (200, True)
+            sent = [each for each in answer.headers.get_list("set-cookie") if each.startswith(f"{COOKIE}=")]
+            session = {"Cookie": sent[0].partition(";")[0]}
+            shown = await visitor.client.get("/", headers=session)
+            assert "user:corp/ada" in shown.text
+            assert (await visitor.client.get("/approvals", headers=session)).status_code == 403
+            assert (await visitor.client.get(back + asked["state"][0], headers=own)).status_code == 401  # used up
+            async with host.server.database.transaction(EVERYTHING) as transaction:
+                await transaction.execute("UPDATE sessions SET expires = ?", time.time() - 1)
+            assert (await visitor.client.get("/", headers=session)).status_code == 303
