@@ -4,7 +4,8 @@
     python examples/processes/team.py editor nats://127.0.0.1:4222
     python examples/processes/team.py ask    nats://127.0.0.1:4222
 
-Without an address all of it is in this process: that line is the only one that differs.
+In a cluster each has credentials of `hood cluster credentials`, and gives their file instead of the address. Without
+either, all of it is in this process: that line is the only one that differs.
 """
 
 from __future__ import annotations
@@ -39,8 +40,14 @@ class Editor(RuntimeAgent):
         return Draft(text=draft.text.replace("a draft", "a text"))
 
 
-async def main(role: str, address: str | None) -> None:
-    async with NatsRuntime(address) if address else LocalRuntime() as runtime:
+def opened(place: str | None) -> LocalRuntime:
+    if place is None:
+        return LocalRuntime()
+    return NatsRuntime(place) if "://" in place else NatsRuntime(credentials=place)
+
+
+async def main(role: str, place: str | None) -> None:
+    async with opened(place) as runtime:
         runtime.messages.add(Task)
         runtime.messages.add(Draft)
         if role in ("writer", "all"):
@@ -55,5 +62,5 @@ async def main(role: str, address: str | None) -> None:
 
 
 if __name__ == "__main__":
-    chosen, url = (*sys.argv[1:], "", "")[:2]
-    asyncio.run(main(chosen or "all", url or None))
+    chosen, given = (*sys.argv[1:], "", "")[:2]
+    asyncio.run(main(chosen or "all", given or None))

@@ -13,18 +13,21 @@ from typing import IO
 
 import cluster_nats
 import pytest
+import sampling
+from hood_cluster import wait_until
 from requirements import require
 
 HOOD = [sys.executable, "-m", "fumehood"]
 _HUB = "192.0.2.1"
 _SECONDS = 60
+SLEEP = "import time; print('begun', flush=True); time.sleep(60)"
 
 
 class Host:
     """A network namespace with an address of its own, and folders of its own."""
 
     def __init__(self, name: str, address: str, folder: Path) -> None:
-        self.name, self.address = name, address
+        self.name, self.address, self._folder = name, address, folder / name
         self._environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("FUMEHOOD_")},
             "XDG_STATE_HOME": str(folder / name),
@@ -46,11 +49,36 @@ class Host:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def has_records_of(self, tenant: str) -> bool:
+        """Whether the worker of this host has opened sandboxes of the tenant."""
+        return (self._folder / "fumehood" / "cluster" / "worker" / "tenants" / tenant / "audit").exists()
+
+    def set_wire(self, state: str) -> None:
+        """`up`, or `down`: nothing gets in or out, and none of those who are connected is told."""
+        _ip("-n", self.name, "link", "set", "wire", state)
+
     def fails(self, *words: str) -> str:
         command = self._command([*HOOD, *words])
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=_SECONDS)
         assert done.returncode != 0
         return done.stderr
+
+    @contextmanager
+    def started(self, *words: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+        """A command of hood that ends by itself within the block."""
+        process = subprocess.Popen(
+            self._command([*HOOD, *words]),
+            env=self._environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield process
+            process.wait(_SECONDS)
+        finally:
+            process.kill()
+            process.communicate()
 
     @contextmanager
     def staying(self, *words: str, until: str) -> Iterator[list[str]]:
@@ -122,17 +150,47 @@ def test_three_hosts_from_nothing(hosts: list[Host], tmp_path: Path) -> None:
             token.write_text(first.run("cluster", "token", f"w{number}"))
             join = [*HOOD, "worker", "--join", str(token), "--label", f"zone={number}"]
             stack.enter_context(host.staying(*join, until="is ready"))
-        assert "was used before" in first.fails("cluster", "join", "--folder", str(tmp_path / "x"), str(token))
+        again = ["cluster", "join", "--folder", str(tmp_path / "x"), str(tmp_path / "w2.token")]
+        assert "was used before" in first.fails(*again)
         variables = dict(line.removeprefix("export ").split("=", 1) for line in said.splitlines() if "export" in line)
         assert first.run("run", "-c", "import socket; print(6 * 7)", **variables) == "42\n"
         listed = first.run("workers")
         assert [line.split()[:2] for line in listed.splitlines()] == [["w1", "ready"], ["w2", "ready"]]
         status = first.run("cluster", "status")
         assert status.splitlines()[-1].endswith("answers")
+        # From the first on the third: the worker of the second is taken out of service.
+        first.run("workers", "--drain", "w1")
+        assert first.run("run", "-c", "print('on the third')", **variables) == "on the third\n"
+        assert third.has_records_of("acme")
         first.run("cluster", "remove", "w2")
         assert "w2" not in first.run("cluster", "status")
-        first.run("workers", "--drain", "w1")
         assert "there is no member" in first.fails("cluster", "remove", "w2")
+
+
+@pytest.mark.skipif(not sampling.is_whole(), reason="takes as long as a lease: in make test-all")
+def test_a_host_that_is_cut_off_loses_its_runs_and_comes_back_in_a_new_epoch(hosts: list[Host], tmp_path: Path) -> None:
+    """Its wire goes down in silence. The run ends with a cause, on both sides, before the wire is up again."""
+    first, second, _ = hosts
+    config = next(
+        line for line in first.run("cluster", "init", "--host", _HUB).splitlines() if line.startswith("nats-server")
+    ).split()[-1]
+    serve = [*HOOD, "serve", "--cluster", str(Path(config).parent.parent), "--init", "acme", "--listen"]
+    with ExitStack() as stack:
+        stack.enter_context(first.staying(str(cluster_nats.PROGRAM), "-c", config, until="Server is ready"))
+        said = "".join(stack.enter_context(first.staying(*serve, "127.0.0.1:8440", until="listening at")))
+        variables = dict(line.removeprefix("export ").split("=", 1) for line in said.splitlines() if "export" in line)
+        token = tmp_path / "w1.token"
+        token.write_text(first.run("cluster", "token", "w1"))
+        stack.enter_context(second.staying(*HOOD, "worker", "--join", str(token), "--drain", "1s", until="is ready"))
+        with first.started("run", "-c", SLEEP, **variables) as run:
+            assert run.stdout is not None
+            assert run.stdout.readline() == "begun\n"
+            second.set_wire("down")
+            output = run.stdout.read()
+        assert "lost" in output or "does not answer" in output, output
+        second.set_wire("up")
+        wait_until(lambda: first.run("workers").startswith("w1  ready"))
+        assert first.run("run", "-c", "print(6 * 7)", **variables) == "42\n"
 
 
 def test_a_cluster_is_for_this_machine_or_for_others(tmp_path: Path) -> None:

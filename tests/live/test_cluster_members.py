@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 
 import cluster_nats
 import pytest
@@ -12,14 +14,15 @@ from cluster_nats import NatsServer
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
-from nats.js.api import StreamConfig
 
 from fumehood.cluster import subjects
 from fumehood.cluster.accounts import push_accounts
 from fumehood.cluster.authority import CLUSTER
-from fumehood.cluster.connection import close, connect, flush, jetstream, subscribe
+from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.join import NewcomerAdmission, join_cluster, make_token
-from fumehood.cluster.permissions import CLAIMS_UPDATE, Permissions
+from fumehood.cluster.lease import WorkerLease, make_workers_stream
+from fumehood.cluster.permissions import CLAIMS_UPDATE
+from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.errors import DeniedError, LostError
 
 pytestmark = pytest.mark.anyio
@@ -106,46 +109,132 @@ async def test_a_stolen_worker_credential_speaks_for_itself_alone(nats: NatsServ
     ear = Ear()
     try:
         await subscribe(server, subjects.down("speaks-server", "*", "*", "*"), ear.take)
-        await subscribe(server, subjects.entry("*"), ear.take)
+        await subscribe(server, subjects.stored("*"), ear.take)
         await subscribe(server, subjects.join("*"), ear.take)
         await flush(server)
         for subject in (*OF_OTHERS, "fh.down.speaks-server.w2.i.c", "fh.beat.speaks-server", "$JS.API.STREAM.LIST"):
             await thief.publish(subject, b"forged")
-        await thief.publish(subjects.down("speaks-server", "speaks-w1", "i", "c"), b"its own")
-        await ear.wait_for(subjects.down("speaks-server", "speaks-w1", "i", "c"))
-        assert ear.heard == [subjects.down("speaks-server", "speaks-w1", "i", "c")]
+        own = subjects.down("speaks-server", "speaks-w1", "i", "c")
+        await thief.publish(own, b"its own")
+        await ear.wait_for(own)
+        assert ear.heard == [own]
     finally:
         await close(thief)
         await close(server)
 
 
-async def test_a_stolen_worker_credential_has_jetstream_speak_for_no_other(nats: NatsServer) -> None:
-    """JetStream sends the content of an entry wherever its reader says, with rights that the reader does not have."""
+async def test_a_stolen_worker_credential_costs_no_other_its_lease(nats: NatsServer) -> None:
+    """JetStream answers wherever it is told to, with rights that the one who asks does not have."""
     server = await connect(nats.authority.make_member("echo-server", "server"))
     other = await connect(nats.authority.make_member("echo-w2", "worker"))
     thief = await connect(nats.authority.make_member("echo-w1", "worker"))
-    orders, reports, plain = Ear(), Ear(), Ear()
+    lease, heard = WorkerLease(other, "echo-w2"), Ear()
+    targets = [
+        subjects.entry("echo-w2"),
+        subjects.stored("echo-w2"),
+        subjects.order("echo-w2"),
+        subjects.up("echo-w2", "echo-server", "i", "c"),
+        subjects.down("echo-server", "echo-w2", "i", "c"),
+        subjects.report("echo-server", "echo-w2", "i"),
+        subjects.join("echo"),
+        f"{subjects.inbox('echo-w2')}.x",
+    ]
     try:
-        made = StreamConfig(name=subjects.WORKERS_STREAM, subjects=[subjects.entry("*")], allow_direct=True)
-        await jetstream(server).add_stream(made)
-        report = subjects.report("echo-server", "echo-w2", "i")
-        await subscribe(other, subjects.order("echo-w2"), orders.take)
-        await other.subscribe(subjects.order("echo-w2"), cb=plain.take)
-        await subscribe(server, report, reports.take)
-        await flush(other)
-        await flush(server)
-        await jetstream(thief).publish(subjects.entry("echo-w1"), b'{"drain": true}')
-        read = f"$JS.API.DIRECT.GET.{subjects.WORKERS_STREAM}.{subjects.entry('echo-w1')}"
-        for target in (subjects.order("echo-w2"), report):
+        await make_workers_stream(server)
+        await lease.listen()
+        await lease.begin({})
+        await subscribe(other, subjects.order("echo-w2"), heard.take)
+        await subscribe(other, subjects.up("echo-w2", "*", "*", "*"), heard.take)
+        await subscribe(server, subjects.down("echo-server", "*", "*", "*"), heard.take)
+        await subscribe(server, subjects.join("*"), heard.take)
+        await subscribe(server, subjects.stored("*"), heard.take, headers=())
+        read = f"{STREAMS_API}.DIRECT.GET.{subjects.WORKERS_STREAM}.{subjects.entry('echo-w1')}"
+        for target in targets:
+            await thief.publish(subjects.entry("echo-w1"), b'{"drain": true, "fence": 1}', reply=target)
             await thief.publish(read, b"", reply=target)
-        await plain.wait_for(subjects.order("echo-w2"))  # it does arrive
-        await server.publish(subjects.order("echo-w2"), b"of a server")
-        await orders.wait_for(subjects.order("echo-w2"))
-        assert orders.heard == [subjects.order("echo-w2")]
-        assert reports.heard == []
+        own = await thief.request(read, timeout=_SECONDS)  # whatever came before has arrived
+        assert (own.headers or {})["Nats-Subject"] == subjects.entry("echo-w1")
+        await flush(server)
+        await flush(other)
+        await lease.renew({})
+        assert heard.heard == []
     finally:
         for client in (thief, other, server):
             await close(client)
+
+
+API = (
+    "INFO",
+    *(f"STREAM.{verb}.S" for verb in ("CREATE", "UPDATE", "INFO", "DELETE", "PURGE", "SNAPSHOT", "RESTORE")),
+    *(f"STREAM.{verb}.S" for verb in ("MSG.DELETE", "MSG.GET", "PEER.REMOVE", "LEADER.STEPDOWN")),
+    "STREAM.NAMES",
+    "STREAM.LIST",
+    "DIRECT.GET.S",
+    "DIRECT.GET.S.$KV.workers.denied-w2",
+    *(f"CONSUMER.{verb}.S" for verb in ("CREATE", "NAMES", "LIST")),
+    *(f"CONSUMER.{verb}.S.c" for verb in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")),
+    "CONSUMER.CREATE.S.c.$KV.workers.denied-w1",
+    "CONSUMER.LEADER.STEPDOWN.S.c",
+    "META.LEADER.STEPDOWN",
+    "SERVER.REMOVE",
+    "ACCOUNT.PURGE.A",
+)
+"""Every question that JetStream answers; S stands for the stream of all workers."""
+
+
+async def test_nats_denies_a_stolen_worker_credential_all_that_is_not_listed(nats: NatsServer) -> None:
+    denied: set[str] = set()
+    news = asyncio.Event()
+
+    async def note(error: Exception) -> None:
+        denied.update(re.findall(r'(?i)permissions violation for \w+ to "([^"]+)"', str(error)))
+        news.set()
+
+    thief = await connect(nats.authority.make_member("denied-w1", "worker"))
+    thief._error_cb = note  # pyright: ignore[reportPrivateUsage] - `connect` has one of its own
+    said = {
+        *(f"{prefix}.{each}" for prefix in ("$JS.API", STREAMS_API) for each in map(_of_workers, API)),
+        "$JS.ACK.KV_workers.c.1.1.1.1.0",
+        "$SYS.REQ.CLAIMS.UPDATE",
+        "$SYS.REQ.SERVER.PING",
+        "$SYS.REQ.USER.INFO",
+        "_R_.x",
+        "fh.beat.server",
+        "fh.stored.denied-w1",
+        *(each.replace("w2", "denied-w2") for each in OF_OTHERS),
+    }
+    heard = {
+        ">",
+        "*",
+        "fh.>",
+        "$KV.>",
+        "$JS.>",
+        "$SYS.>",
+        "_INBOX.>",
+        "_INBOX.*",
+        "_R_.>",
+        "fh.stored.*",
+        "fh.up.*.*.*.*",
+    }
+    heard |= {f"{STREAMS_API}.>", "fh.down.*.denied-w1.*.*", "$KV.workers.denied-w1", "fh.join.*", "_INBOX.denied-w2.>"}
+    try:
+        for subject in said:
+            await thief.publish(subject, b"")
+        for subject in heard:
+            await subscribe(thief, subject, Ear().take)
+        await flush(thief)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS):
+                while len(denied) < len(said | heard):
+                    news.clear()
+                    await news.wait()
+        assert denied == {subject.lower() for subject in said | heard}  # as the client spells them
+    finally:
+        await close(thief)
+
+
+def _of_workers(question: str) -> str:
+    return ".".join(subjects.WORKERS_STREAM if part == "S" else part for part in question.split("."))
 
 
 async def test_without_a_certificate_of_the_cluster_nothing_is_said(nats: NatsServer) -> None:
@@ -191,7 +280,7 @@ async def test_a_newcomer_can_ask_for_credentials_and_nothing_else(nats: NatsSer
     ear, seen = Ear(), Ear()
     try:
         await subscribe(newcomer, "fh.>", ear.take)
-        await subscribe(server, subjects.entry("*"), seen.take)
+        await subscribe(server, subjects.stored("*"), seen.take)
         await subscribe(server, subjects.join("*"), seen.take)
         await flush(server)
         await newcomer.publish(subjects.entry("newcomer"), b"{}")
@@ -217,7 +306,7 @@ async def test_a_newcomer_has_its_answer_sent_to_itself_alone(nats: NatsServer) 
     name, seen = str(newcomer.options["name"]), Ear()
     try:
         await subscribe(server, subjects.join("*"), NewcomerAdmission(nats.authority).answer)
-        await subscribe(server, subjects.entry("*"), seen.take)
+        await subscribe(server, subjects.stored("*"), seen.take)
         await subscribe(victim, subjects.order("victim"), seen.take)
         await subscribe(newcomer, f"{subjects.inbox(name)}.>", seen.take)
         for client in (server, victim, newcomer):
@@ -265,22 +354,3 @@ async def test_a_server_cannot_bring_back_a_removed_member(nats: NatsServer) -> 
             await connect(credentials)
     finally:
         await close(observer)
-
-
-async def test_accounts_of_tenants_do_not_hear_each_other(nats: NatsServer) -> None:
-    accounts = [nats.authority.ensure_account(tenant) for tenant in ("acme", "globex")]
-    await push_accounts(nats.authority, accounts)
-    allowed = Permissions(("fh.>",), ("fh.>",))
-    one, other = [await connect(nats.authority.make_runtime(f"of-{account}", account, allowed)) for account in accounts]
-    ear = Ear()
-    try:
-        await subscribe(other, "fh.>", ear.take)
-        await flush(other)
-        await one.publish("fh.ask.of-tenant-globex", b"hello")
-        await flush(one)
-        await other.publish("fh.own", b"")
-        await ear.wait_for("fh.own")
-        assert ear.heard == ["fh.own"]
-    finally:
-        await close(one)
-        await close(other)

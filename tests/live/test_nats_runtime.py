@@ -1,5 +1,7 @@
 """Faults of processes and of NATS, on real ones: every request has one typed end, and no effect is had twice."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import os
@@ -280,6 +282,21 @@ async def test_clocks_that_jump_change_no_home(place: Place, monkeypatch: pytest
             assert (await runtime.send(Job(number=1), to="worker", reply=Done)).by == "home"
         assert home._membership.is_valid
         assert (await runtime.send(Job(number=1), to="worker", reply=Done)).handled == 3
+
+
+async def test_the_team_of_the_agents_examples_by_one_changed_line(
+    nats: nats_server.NatsServer, tmp_path: Path
+) -> None:
+    """Of an example that has a LocalRuntime, another line opens the runtime, and nothing else is changed."""
+    example = Path(__file__).parents[2] / "examples" / "agent" / "messages.py"
+    local = "async with LocalRuntime() as runtime:"
+    there = f"async with NatsRuntime({nats.url!r}, space='{secrets.token_hex(4)}') as runtime:"
+    text = example.read_text()
+    assert text.count(local) == 1
+    changed = tmp_path / example.name
+    changed.write_text(text.replace(local, f"from fumehood.runtime.nats import NatsRuntime\n    {there}"))
+    outputs = [(await anyio.run_process([sys.executable, str(path)])).stdout for path in (example, changed)]
+    assert outputs[0] == outputs[1] != b""
 
 
 async def test_the_example_of_a_team_in_three_processes(nats: nats_server.NatsServer) -> None:

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from requirements import require
 
+from fumehood.cli.cluster.worker import build_parser as worker_parser
+from fumehood.cli.server.serve import build_parser as serve_parser
 from fumehood.server.settings import load_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -39,7 +41,7 @@ def test_the_unit_gives_up_what_sandboxes_do_not_need() -> None:
     assert float(found[1]) <= _MOST_EXPOSURE
 
 
-@pytest.mark.parametrize("name", ["server.yaml", "compose-server.yaml"])
+@pytest.mark.parametrize("name", ["server.yaml", "compose-server.yaml", "compose-cluster-server.yaml"])
 def test_the_settings_are_valid(name: str, tmp_path: Path) -> None:
     text = (DEPLOY / name).read_text()
     assert load_settings(str(DEPLOY / name)).state == "/var/lib/hood"
@@ -66,3 +68,27 @@ def test_the_containers_have_what_their_settings_name() -> None:
         assert set(service["networks"]) <= set(compose["networks"])
     assert "privileged" not in hood
     assert (hood["cap_drop"], hood["read_only"]) == (["ALL"], True)
+
+
+def test_the_containers_of_a_cluster_reach_what_they_need_and_no_engine_of_others() -> None:
+    compose: dict[str, Any] = yaml.safe_load((DEPLOY / "compose-cluster.yaml").read_text())
+    services, settings = compose["services"], load_settings(str(DEPLOY / "compose-cluster-server.yaml"))
+    for service in services.values():
+        assert set(service.get("secrets", ())) <= set(compose["secrets"])
+        assert set(service["networks"]) <= set(compose["networks"])
+        named = {volume.split(":")[0] for volume in service["volumes"] if not volume.startswith("./")}
+        assert named <= set(compose["volumes"])
+    place = settings.engines["acme"].removeprefix("unix://")
+    has_engine = {
+        name
+        for name, service in services.items()
+        if any(place.startswith(volume.split(":")[1] + "/") for volume in service["volumes"])
+    }
+    assert has_engine == {"engine-acme", "worker-acme"}
+    assert settings.engines["acme"] in services["engine-acme"]["command"]
+    assert [name for name, service in services.items() if service.get("privileged")] == ["engine-acme"]
+    assert services["engine-acme"]["networks"] == ["engine-acme"]
+    for name in ("server", "worker", "worker-acme"):
+        parsers = {"serve": serve_parser, "worker": worker_parser}
+        verb, *options = services[name]["command"]
+        parsers[verb]().parse_args(options)

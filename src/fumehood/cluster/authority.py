@@ -10,12 +10,12 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from fumehood.cluster import claims, permissions
+from fumehood.cluster import claims, permissions, stream_accounts
 from fumehood.cluster.certificates import MEMBER_VALID, ClusterCertificates, key_pem, make_key
 from fumehood.cluster.credentials import MemberCredentials, write_private
 from fumehood.cluster.nkeys import KeyKind, SigningPair, is_public_key
@@ -29,9 +29,11 @@ from fumehood.host.locks import lock_exclusive
 FOLDER = PrivateFolder("a cluster", "FUMEHOOD_CLUSTER")
 _FILE = "authority.json"
 CLUSTER, SYSTEM = "FUMEHOOD", "SYS"
-_DISK_BYTES = {CLUSTER: 1 << 30, SYSTEM: 0}
-_TENANT_DISK_BYTES = 1 << 30
+_CLUSTER_DISK_BYTES = 1 << 30
+_TENANT_DISK_BYTES = 4 << 30
+"""A space of runtimes reserves a quarter of it for publications."""
 _ADMINISTRATION = timedelta(minutes=5)
+_TENANT = "tenant-"
 _ROLES = {"worker": permissions.of_worker, "server": permissions.of_server}
 
 
@@ -45,6 +47,11 @@ class Member:
     account: str
     tenants: tuple[str, ...] = ()
     """Those that a worker serves, if not all."""
+
+    @property
+    def id(self) -> str:
+        """Its name in the cluster; tenants name their runtimes as they like."""
+        return self.name if self.account == CLUSTER else f"{self.account.removeprefix(_TENANT)}/{self.name}"
 
 
 class ClusterAuthority:
@@ -78,7 +85,7 @@ class ClusterAuthority:
             "ca": certificates.pem,
             "ca_key": signing_key,
             "operator": SigningPair.generate(KeyKind.OPERATOR).seed,
-            "accounts": {name: SigningPair.generate(KeyKind.ACCOUNT).seed for name in (CLUSTER, SYSTEM)},
+            "accounts": {name: _new_account() for name in (*_with_streams(CLUSTER), SYSTEM)},
             "members": {},
             "revoked": {},
         }
@@ -114,17 +121,29 @@ class ClusterAuthority:
         return SigningPair.of_seed(self._data["accounts"][name])
 
     def account_token(self, name: str) -> str:
-        disk = _DISK_BYTES.get(name, _TENANT_DISK_BYTES)
         revoked: Mapping[str, int] = self._data["revoked"].get(name, {})
-        return claims.account_token(self._operator, self.account(name).public, name, disk_bytes=disk, revoked=revoked)
+        of, streams, _ = name.partition(stream_accounts.SUFFIX)
+        shared = stream_accounts.OF_CLUSTER if of == CLUSTER else () if of == SYSTEM else stream_accounts.OF_RUNTIMES
+        store = None if streams or of == SYSTEM else self.account(f"{name}{stream_accounts.SUFFIX}").public
+        disk = _CLUSTER_DISK_BYTES if of == CLUSTER else _TENANT_DISK_BYTES
+        return claims.account_token(
+            self._operator,
+            self.account(name).public,
+            name,
+            disk_bytes=disk if streams else 0,
+            revoked=revoked,
+            exports=[each.exported() for each in shared] if streams else (),
+            imports=[] if store is None else [each.imported(store) for each in shared],
+        )
 
-    def ensure_account(self, tenant: str) -> str:
-        """The account of a tenant's runtimes."""
-        check_member_name(tenant)
-        name = f"tenant-{tenant}"
-        with self._changed() as data:
-            data["accounts"].setdefault(name, SigningPair.generate(KeyKind.ACCOUNT).seed)
-        return name
+    def ensure_account(self, tenant: str) -> list[str]:
+        """The account of a tenant's runtimes, and that of their streams."""
+        names = _with_streams(f"{_TENANT}{check_member_name(tenant)}")
+        if not set(names) <= set(self.accounts):
+            with self._changed() as data:
+                for name in names:
+                    data["accounts"].setdefault(name, _new_account())
+        return names
 
     def members(self) -> list[Member]:
         return [_member(given) for given in self._data["members"].values()]
@@ -133,8 +152,9 @@ class ClusterAuthority:
         """A server or a worker whose keys are made here, on the host that has the authority."""
         return self._make(name, role, CLUSTER, _ROLES[role](name), tenants)
 
-    def make_runtime(self, name: str, account: str, allowed: Permissions) -> MemberCredentials:
+    def make_runtime(self, name: str, tenant: str, allowed: Permissions) -> MemberCredentials:
         """A process of a tenant's agents, in the account of that tenant."""
+        account, _ = self.ensure_account(tenant)
         return self._make(name, "runtime", account, allowed, ())
 
     def _make(
@@ -156,17 +176,25 @@ class ClusterAuthority:
 
     def make_administrator(self) -> MemberCredentials:
         """For some minutes: a user of the system account that gives NATS accounts, and does nothing else."""
-        name, user, key = "administrator", SigningPair.generate(KeyKind.USER), make_key()
-        allowed, expires = permissions.of_administrator(name), time.time() + _ADMINISTRATION.total_seconds()
+        made = self._make_passing("administrator", SYSTEM, permissions.of_administrator("administrator"))
+        return replace(made, user="", observer=made.user)
+
+    def make_space_maker(self, tenant: str) -> MemberCredentials:
+        """For some minutes: a user that makes the streams of a tenant's runtimes, and does nothing else."""
+        account, _ = self.ensure_account(tenant)
+        return self._make_passing("space-maker", account, permissions.of_space_maker("space-maker"))
+
+    def _make_passing(self, name: str, account: str, allowed: Permissions) -> MemberCredentials:
+        user, key = SigningPair.generate(KeyKind.USER), make_key()
+        expires = time.time() + _ADMINISTRATION.total_seconds()
         return MemberCredentials(
             name=name,
             urls=self.urls,
             ca=self.certificates.pem,
             certificate=self.certificates.issue(key.public_key(), name, valid=_ADMINISTRATION),
             key=key_pem(key),
-            user="",
+            user=claims.user_token(self.account(account), user.public, name, allowed, expires=expires),
             seed=user.seed,
-            observer=claims.user_token(self.account(SYSTEM), user.public, name, allowed, expires=expires),
         )
 
     def admit(self, member: Member, request_pem: str) -> dict[str, str]:
@@ -184,10 +212,10 @@ class ClusterAuthority:
     def _add(self, member: Member) -> None:
         check_member_name(member.name)
         with self._changed() as data:
-            if member.name in data["members"]:
-                known = f"there is a member {member.name} already"
-                raise UsageError(f"{known}; `hood cluster remove {member.name}` removes it")
-            data["members"][member.name] = asdict(member)
+            if member.id in data["members"]:
+                known = f"there is a member {member.id} already"
+                raise UsageError(f"{known}; `hood cluster remove {member.id}` removes it")
+            data["members"][member.id] = asdict(member)
 
     def _user_token(self, member: Member, allowed: Permissions) -> str:
         expires = time.time() + MEMBER_VALID.total_seconds()
@@ -222,3 +250,11 @@ class ClusterAuthority:
 
 def _member(given: Mapping[str, Any]) -> Member:
     return Member(given["name"], given["role"], given["public"], given["account"], tuple(given["tenants"]))
+
+
+def _with_streams(account: str) -> list[str]:
+    return [account, f"{account}{stream_accounts.SUFFIX}"]
+
+
+def _new_account() -> str:
+    return SigningPair.generate(KeyKind.ACCOUNT).seed

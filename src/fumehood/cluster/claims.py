@@ -24,7 +24,14 @@ def operator_token(operator: SigningPair, system_account: str) -> str:
 
 
 def account_token(
-    operator: SigningPair, account: str, name: str, *, disk_bytes: int, revoked: Mapping[str, int]
+    operator: SigningPair,
+    account: str,
+    name: str,
+    *,
+    disk_bytes: int,
+    revoked: Mapping[str, int],
+    exports: Sequence[Mapping[str, Any]] = (),
+    imports: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """`revoked`: public keys of users -> tokens that were issued up to that time are not valid any more."""
     limits = {
@@ -36,7 +43,8 @@ def account_token(
         "streams": _UNLIMITED if disk_bytes else 0,
     }
     body: dict[str, Any] = {"type": "account", "limits": limits, "default_permissions": {"pub": {}, "sub": {}}}
-    return _sign(operator, account, name, body | ({"revocations": dict(revoked)} if revoked else {}))
+    more = {"revocations": dict(revoked), "exports": list(exports), "imports": list(imports)}
+    return _sign(operator, account, name, body | {key: value for key, value in more.items() if value})
 
 
 def user_token(

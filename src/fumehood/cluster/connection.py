@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from fumehood.cluster import subjects
 from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.errors import LostError, UsageError
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ async def flush(client: Client, seconds: float = CONNECT_SECONDS) -> None:
 
 
 def jetstream(client: Client) -> JetStreamContext:
-    return client.jetstream()  # pyright: ignore[reportUnknownMemberType] - likewise
+    return client.jetstream(prefix=STREAMS_API)  # pyright: ignore[reportUnknownMemberType] - likewise
 
 
 async def close(client: Client) -> None:

@@ -2,28 +2,35 @@
 
 Two processes with one name cannot both renew it. A process that could not renew for `FENCE_SECONDS` must have ended
 what it does under the epoch, because servers hold it for lost after `LEASE_SECONDS`.
+
+The stream acknowledges nothing: it would do so wherever a worker says, in the middle of another's messages as well.
+What it has stored it sends to the worker and to all servers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
 from fumehood.cluster import subjects
-from fumehood.cluster.connection import jetstream
+from fumehood.cluster.connection import jetstream, subscribe
+from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.errors import LostError, SandboxError
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
 
 RENEW_SECONDS = 1.0
 FENCE_SECONDS = 12.0
 LEASE_SECONDS = 15.0
 _ANSWER_SECONDS = 2.0
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_WRONG_SEQUENCE = 10071
+STORED_HEADERS = (EXPECTED, "Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Last-Sequence")
+"""Of an entry that the stream has stored, and sends to those who hear of it."""
 _ATTEMPTS = 5
 
 
@@ -39,6 +46,33 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+async def make_workers_stream(client: Client) -> None:
+    """The entries of all workers, by a server; if it is there already, it stays."""
+    from nats.errors import Error
+    from nats.js.api import RePublish, StreamConfig
+
+    config = StreamConfig(
+        name=subjects.WORKERS_STREAM,
+        subjects=[subjects.entry("*")],
+        max_msgs_per_subject=1,
+        max_msg_size=64 * 1024,
+        allow_direct=True,
+        no_ack=True,
+        republish=RePublish(src=subjects.entry(">"), dest=subjects.stored(">")),
+    )
+    try:
+        await jetstream(client).add_stream(config)  # pyright: ignore[reportUnknownMemberType] - of options not used here
+    except (Error, OSError) as error:
+        raise LostError(f"the cluster's list of workers cannot be made: {error}") from error
+
+
+def stored_sequence(message: Msg, worker: str) -> int | None:
+    """The number of a stored entry of this worker; None for what else JetStream can be made to send here."""
+    headers = message.headers or {}
+    sequence = headers.get("Nats-Sequence", "")
+    return int(sequence) if headers.get("Nats-Subject") == subjects.entry(worker) and sequence.isdecimal() else None
+
+
 class WorkerLease:
     def __init__(self, client: Client, worker: str) -> None:
         self._client, self._worker = client, worker
@@ -46,6 +80,9 @@ class WorkerLease:
         self._sequence = 0
         self.epoch = 0
         self._renewed = float("-inf")
+        self._number = 0
+        """Of the newest entry of this process."""
+        self._stored = asyncio.Event()
 
     @property
     def seconds_left(self) -> float:
@@ -55,6 +92,16 @@ class WorkerLease:
     def expire(self) -> None:
         """Nothing holds under this epoch any more."""
         self._renewed = float("-inf")
+
+    async def listen(self) -> None:
+        """Before the first epoch begins."""
+        await subscribe(self._client, subjects.stored(self._worker), self._hear, headers=STORED_HEADERS)
+
+    async def _hear(self, message: Msg) -> None:
+        sequence = stored_sequence(message, self._worker)
+        if sequence is not None and _number_in(message.data, self._process) == self._number:
+            self._sequence = sequence
+            self._stored.set()
 
     async def begin(self, entry: dict[str, Any]) -> None:
         """A new epoch. LostError if NATS does not answer, or no server has started in this cluster yet."""
@@ -69,21 +116,19 @@ class WorkerLease:
         """LostError if that was not possible now, TakenOverError if it never will be."""
         if await self._publish(entry):
             return
-        # An entry that was stored although its acknowledgement did not come in time is ours.
+        # An entry that was stored although we did not hear of it in time is ours.
         self._sequence, last = await self._read()
         if (last.get("process"), last.get("epoch")) != (self._process, self.epoch):
             raise TakenOverError(self._worker)
         if not await self._publish(entry):
-            raise TakenOverError(self._worker)
+            raise LostError("the lease cannot be renewed: NATS does not say that the entry is stored")
 
     async def _read(self) -> tuple[int, dict[str, Any]]:
         from nats.errors import Error
 
-        subject = subjects.entry(self._worker)
+        question = f"{STREAMS_API}.DIRECT.GET.{subjects.WORKERS_STREAM}.{subjects.entry(self._worker)}"
         try:
-            message = await self._client.request(
-                f"$JS.API.DIRECT.GET.{subjects.WORKERS_STREAM}.{subject}", b"", timeout=_ANSWER_SECONDS
-            )
+            message = await self._client.request(question, b"", timeout=_ANSWER_SECONDS)
         except (Error, OSError) as error:
             raise LostError(f"the list of workers cannot be read: {error or type(error).__name__}") from error
         headers = message.headers or {}
@@ -92,24 +137,30 @@ class WorkerLease:
         return int(headers["Nats-Sequence"]), json.loads(message.data)
 
     async def _publish(self, entry: dict[str, Any]) -> bool:
-        """False if another entry was written since ours."""
+        """False if it is not stored in time, because another one was written since ours or NATS is slow."""
         from nats.errors import Error
-        from nats.js.errors import APIError
 
         begun = now()
-        data = json.dumps({**entry, "epoch": self.epoch, "process": self._process}).encode()
+        self._number += 1
+        self._stored.clear()
+        own = {"epoch": self.epoch, "process": self._process, "number": self._number}
         try:
-            written = await jetstream(self._client).publish(
+            await self._client.publish(
                 subjects.entry(self._worker),
-                data,
-                timeout=_ANSWER_SECONDS,
+                json.dumps(entry | own).encode(),
                 headers={EXPECTED: str(self._sequence)},
             )
-        except APIError as error:
-            if error.err_code == _WRONG_SEQUENCE:
-                return False
-            raise LostError(f"the lease cannot be renewed: {error.description}") from error
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._stored.wait()
+        except TimeoutError:
+            return False
         except (Error, OSError) as error:
             raise LostError(f"the lease cannot be renewed: {error or type(error).__name__}") from error
-        self._sequence, self._renewed = written.seq, begun
+        self._renewed = begun
         return True
+
+
+def _number_in(data: bytes, process: str) -> int:
+    """Of the entry, if it is of this process."""
+    entry: dict[str, Any] = json.loads(data)
+    return int(entry["number"]) if entry.get("process") == process else 0

@@ -49,6 +49,8 @@ resolver {{ type: full, dir: {place("accounts")}, allow_delete: false, interval:
 resolver_preload {{ {system}: {authority.account_token(SYSTEM)} }}
 jetstream {{ store_dir: {place("jetstream")} }}
 max_payload: 2MB
+# The token of a runtime with several types of agents lists some hundred subjects.
+max_control_line: 64KB
 # A client that does not answer is cut off after some seconds: what it had is known to be lost.
 ping_interval: "2s"
 ping_max: 3

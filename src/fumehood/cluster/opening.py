@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, cast
 
 from fumehood.cluster.tenant_meter import LIMITS, WorkerMeter
+from fumehood.errors import UnenforceableError
 from fumehood.frozen import frozen
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.policy import Docker, Policy
 from fumehood.policy.secret import GivenSecrets, SecretSource
 from fumehood.remote.policies import pack_policy, unpack_policy
 from fumehood.tenant import Tenant
+
+_KNOWN = frozenset({"name", "secrets", "engine", "private_networks", "cpu_weight", "memory_bytes"}) | frozenset(
+    {"session", "keep_tmp", "learn", "gated", *LIMITS}
+)
 
 
 @frozen
@@ -57,10 +62,23 @@ def _secrets(policy: Policy, source: SecretSource) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _check_known(names: Set[str]) -> None:
+    """A server that is newer may ask for a restriction of which this version knows nothing: it is not left out."""
+    if unknown := sorted(names - _KNOWN):
+        raise UnenforceableError(
+            ", ".join(unknown)[:200],
+            backend="of this worker",
+            reason="the server is newer than the worker and asks for what it does not know",
+            remedy="Upgrade Fumehood on this host.",
+        )
+
+
 def unpack_opening(header: Header, folder: Path, meter: WorkerMeter) -> WorkerOpening:
-    """`folder` is that of the tenant at this worker."""
+    """`folder` is that of the tenant at this worker. UnenforceableError for what only a newer version knows."""
     try:
         given = cast("dict[str, Any]", header["tenant"])
+        options = cast("dict[str, bool]", header["options"])
+        _check_known({*given, *options, *cast("dict[str, float]", header["limits"])})
         tenant = Tenant(
             str(given["name"]),
             folder,
@@ -72,7 +90,6 @@ def unpack_opening(header: Header, folder: Path, meter: WorkerMeter) -> WorkerOp
             meter=meter,
             egress=meter,
         )
-        options = cast("dict[str, bool]", header["options"])
         return WorkerOpening(
             str(header["sandbox"]),
             str(header["principal"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fumehood.cluster import subjects
+from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.frozen import frozen
 
 ANSWER_SECONDS = 60.0
@@ -22,13 +23,14 @@ def of_worker(name: str) -> Permissions:
     return Permissions(
         publish=(
             subjects.entry(name),
-            f"$JS.API.DIRECT.GET.{subjects.WORKERS_STREAM}.{subjects.entry(name)}",
+            f"{STREAMS_API}.DIRECT.GET.{subjects.WORKERS_STREAM}.{subjects.entry(name)}",
             subjects.down("*", name, "*", "*"),
         ),
         subscribe=(
             subjects.up(name, "*", "*", "*"),
             subjects.beat("*"),
             subjects.order(name),
+            subjects.stored(name),
             f"{subjects.inbox(name)}.>",
         ),
     )
@@ -41,12 +43,12 @@ def of_server(name: str) -> Permissions:
             subjects.up("*", name, "*", "*"),
             subjects.beat(name),
             subjects.order("*"),
-            f"$JS.API.STREAM.CREATE.{stream}",
-            f"$JS.API.STREAM.INFO.{stream}",
+            f"{STREAMS_API}.STREAM.CREATE.{stream}",
+            f"{STREAMS_API}.STREAM.INFO.{stream}",
         ),
         subscribe=(
             subjects.down(name, "*", "*", "*"),
-            subjects.entry("*"),
+            subjects.stored("*"),
             subjects.join("*"),
             f"{subjects.inbox(name)}.>",
         ),
@@ -62,6 +64,12 @@ def of_observer(name: str, account: str) -> Permissions:
 def of_administrator(name: str) -> Permissions:
     """Gives NATS accounts. A server may not: it could bring back one from which a member was removed."""
     return Permissions((CLAIMS_UPDATE,), (f"{subjects.inbox(name)}.>",))
+
+
+def of_space_maker(name: str) -> Permissions:
+    """Makes the streams of a space in a tenant's account; runtimes need no right to it."""
+    publish = (f"{STREAMS_API}.STREAM.INFO.*", f"{STREAMS_API}.STREAM.CREATE.*")
+    return Permissions(publish, (f"{subjects.inbox(name)}.>",))
 
 
 def of_newcomer(identifier: str) -> Permissions:

@@ -59,6 +59,11 @@ def entry(worker: str) -> str:
     return f"$KV.{WORKERS_BUCKET}.{worker}"
 
 
+def stored(worker: str) -> str:
+    """The same, when it is stored: only NATS says so."""
+    return f"fh.stored.{worker}"
+
+
 def inbox(member: str) -> str:
     """The prefix of a member's own inboxes, which no other may subscribe to."""
     return f"_INBOX.{member}"

@@ -62,6 +62,7 @@ class ClusterWorker:
         lease = self._lease = WorkerLease(client, self.name)
         tasks: list[asyncio.Task[None]] = []
         try:
+            await lease.listen()
             await self._begin(client, lease)
             await subscribe(client, subjects.up(self.name, "*", "*", "*"), self._service.take)
             await subscribe(client, subjects.beat("*"), self._hear)

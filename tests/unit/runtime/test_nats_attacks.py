@@ -1,13 +1,16 @@
 """Attacks of a process of the space on others: its credentials and the receivers' own checks stop them."""
 
+# pyright: reportPrivateUsage=false, reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportArgumentType=false
+
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +19,7 @@ from pathlib import Path
 from unittest.mock import ANY
 
 import anyio
+import cluster_nats
 import nats_server
 import pytest
 from cryptography import x509
@@ -27,6 +31,7 @@ from unit.runtime.sample_agents import READING, Errand, Greeter, Greeting, News,
 
 from fumehood import UsageError
 from fumehood.audit import AuditLog, Query
+from fumehood.cli.cluster.runtimes import RuntimeWishes, issue_credentials
 from fumehood.runtime import AgentId, DeliveryError, Grants, Reason, RefusedError
 from fumehood.runtime.envelopes import Envelope, ReplyEnvelope
 from fumehood.runtime.identity import TopicId
@@ -41,11 +46,14 @@ from fumehood.runtime.nats.subjects import Address, Subjects
 pytestmark = pytest.mark.anyio
 
 SUBJECTS = Subjects("default")
-USERS = {
-    "bank": process_permissions("bank", ["greeter", "reader"], grants=True),
-    "boss": process_permissions("boss", ["errand"], application=True, grants=True),
+TYPES = {
+    "bank": ("greeter", "reader"),
+    "boss": ("errand",),
     # May be the home of its own type, and is hostile.
-    "mallory": process_permissions("mallory", ["clown"], grants=True),
+    "mallory": ("clown",),
+}
+USERS = {
+    name: process_permissions(name, types, application=name == "boss", grants=True) for name, types in TYPES.items()
 }
 
 
@@ -54,10 +62,29 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module")
-def secured() -> Iterator[nats_server.NatsServer]:
-    with nats_server.running(USERS) as server:
-        yield server
+OpenProcess = Callable[[str, AuditLog | None], NatsRuntime]
+"""The runtime of a process with that name, with its own credentials."""
+
+
+@pytest.fixture(scope="module", params=["passwords", "cluster"])
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenProcess]:
+    """Users of one account, and those of a tenant's account that `hood cluster` makes."""
+    if request.param == "passwords":
+        with nats_server.running(USERS) as server:
+            asyncio.run(_make_space(server.url_of(nats_server.ADMINISTRATOR)))
+            yield lambda name, audit: NatsRuntime(server.url_of(name), process=name, audit=audit or False, lease=30)
+        return
+    folder = tmp_path_factory.mktemp("credentials")
+    with cluster_nats.running() as cluster:
+        for name, types in TYPES.items():
+            wishes = RuntimeWishes("acme", name, types, is_application=name == "boss", writes_grants=True)
+            issue_credentials(cluster.authority, wishes, folder / name)
+        yield lambda name, audit: NatsRuntime(credentials=folder / name, audit=audit or False, lease=30)
+
+
+async def _make_space(url: str) -> None:
+    async with NatsRuntime(url, audit=False):
+        pass
 
 
 @dataclass
@@ -74,6 +101,9 @@ class Scene:
         assert self.mallory._link is not None
         return self.mallory._link
 
+    def api(self, question: str, *names: str) -> str:
+        return self.mallory._subjects.api(question, *names)
+
     @property
     def addresses(self) -> tuple[Address, Address, Address]:
         return self.bank._homes.address, self.boss._homes.address, self.mallory._homes.address
@@ -85,14 +115,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def open_scene(server: nats_server.NatsServer, audit: AuditLog | None = None) -> AsyncIterator[Scene]:
-    def make(name: str) -> NatsRuntime:
-        return NatsRuntime(server.url_of(name), process=name, audit=audit or False, lease=30)
-
+async def open_scene(open_process: OpenProcess, audit: AuditLog | None = None) -> AsyncIterator[Scene]:
     async with AsyncExitStack() as stack:
-        administrator = NatsRuntime(server.url_of(nats_server.ADMINISTRATOR), audit=False)
-        await stack.enter_async_context(administrator)
-        bank, boss, mallory = [await stack.enter_async_context(make(name)) for name in USERS]
+        bank, boss, mallory = [await stack.enter_async_context(open_process(name, audit)) for name in USERS]
         read: list[tuple[AgentId, str]] = []
         await bank.register("greeter", Greeter)
         await bank.register("reader", Reader, make=lambda _: Reader(read), grants=READING)
@@ -104,7 +129,7 @@ async def open_scene(server: nats_server.NatsServer, audit: AuditLog | None = No
 
 
 @pytest.fixture
-async def scene(secured: nats_server.NatsServer) -> AsyncIterator[Scene]:
+async def scene(secured: OpenProcess) -> AsyncIterator[Scene]:
     async with open_scene(secured) as opened:
         yield opened
 
@@ -193,13 +218,13 @@ async def test_messages_that_nats_is_made_to_deliver_do_not_count(scene: Scene) 
     stolen = SUBJECTS.to(bank, boss, "ask", "!")
     config = {"name": consumer, "durable_name": consumer, "filter_subject": wanted, "ack_policy": "explicit"}
     question = {"stream_name": stream, "config": config}
-    await scene.link.call(f"$JS.API.CONSUMER.CREATE.{stream}.{consumer}.{wanted}", question)
+    await scene.link.call(scene.api("CONSUMER.CREATE", stream, consumer, wanted), question)
     own = wanted.replace(".*.*.", ".mallory.clown.")
     await scene.link.call(own, as_bytes(forged(None)))
-    await scene.link.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", b'{"batch": 1}', stolen)
+    await scene.link.publish(scene.api("CONSUMER.MSG.NEXT", stream, consumer), b'{"batch": 1}', stolen)
     # And what it has written itself into the directory.
     await scene.link.publish(
-        f"$JS.API.STREAM.MSG.GET.{SUBJECTS.directory_stream}",
+        scene.api("STREAM.MSG.GET", SUBJECTS.directory_stream),
         b'{"last_by_subj": "%s"}' % SUBJECTS.entry("process.mallory").encode(),
         stolen,
     )
@@ -207,7 +232,18 @@ async def test_messages_that_nats_is_made_to_deliver_do_not_count(scene: Scene) 
     assert list(scene.bank.dead_letters) == []
     assert not scene.bank._replies.knows("msg_f")
     with pytest.raises(DeliveryError, match=r"(?i)permissions violation"):
-        await scene.link.request(f"$JS.API.DIRECT.GET.{SUBJECTS.directory_stream}", b"{}", seconds=0.5)
+        await scene.link.request(scene.api("DIRECT.GET", SUBJECTS.directory_stream), b"{}", seconds=0.5)
+
+
+async def test_an_acknowledgement_overwrites_another_s_entry_only_where_streams_share_the_account(
+    scene: Scene, request: pytest.FixtureRequest
+) -> None:
+    """JetStream acknowledges wherever the writer says. The streams of a cluster's tenants are in another account."""
+    await scene.link.publish(SUBJECTS.entry("grants.clown"), b"{}", SUBJECTS.entry("grants.errand"))
+    await scene.link.request(scene.api("STREAM.INFO", SUBJECTS.directory_stream), b"")  # it is stored by now
+    await scene.boss._directory.reload()
+    is_gone = scene.boss._directory.grants("errand") is None
+    assert is_gone == ("passwords" in request.node.name)
 
 
 async def test_a_publication_in_anothers_name_is_refused(scene: Scene) -> None:
@@ -235,9 +271,7 @@ async def test_an_earlier_incarnation_is_not_listened_to(scene: Scene) -> None:
     assert "has lost its lease, or was started anew" in next(iter(scene.bank.dead_letters)).detail
 
 
-async def test_what_a_process_attempts_is_in_the_audit_log_of_the_other(
-    secured: nats_server.NatsServer, tmp_path: Path
-) -> None:
+async def test_what_a_process_attempts_is_in_the_audit_log_of_the_other(secured: OpenProcess, tmp_path: Path) -> None:
     log = AuditLog.at(tmp_path / "audit")
     async with open_scene(secured, log) as scene:
         await scene.boss.grant("errand", Grants())

@@ -34,6 +34,13 @@ class Arguments(argparse.Namespace):
     tenant: list[str]
     expires: str
     token: str
+    tenant_name: str
+    process: str
+    agent: list[str]
+    application: bool
+    grants: bool
+    space: str
+    output: str | None
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -55,12 +62,26 @@ def build_parser() -> argparse.ArgumentParser:
     join = verbs.add_parser("join", help="join one", description="Become a member: as a server, or a worker later on.")
     join.add_argument("token", metavar="TOKEN", help="a join token, or the file of one")
     join.set_defaults(act=_join)
+    credentials = verbs.add_parser(
+        "credentials",
+        help="let agents meet at it",
+        description="Make the credentials of a process of a tenant's agents, for NatsRuntime(credentials=FILE).",
+    )
+    add = credentials.add_argument
+    add("tenant_name", metavar="TENANT", help="whose agents they are; tenants do not see each other")
+    add("process", metavar="PROCESS", help="the name by which other processes know this one")
+    add("--agent", metavar="TYPE", action="append", default=[], help="a type that may be at home there (repeatable)")
+    add("--application", action="store_true", help="it may send without being an agent, which needs no grants")
+    add("--grants", action="store_true", help="it may write the grants of its types")
+    add("--space", metavar="NAME", default="default", help="processes of other spaces are not seen (default)")
+    add("--output", metavar="FILE", help="where the credentials go (PROCESS.creds)")
+    credentials.set_defaults(act=_credentials)
     status = verbs.add_parser("status", help="who is in it", description="Members, and whether NATS answers.")
     status.set_defaults(act=_status)
     remove = verbs.add_parser("remove", help="remove a member", description="Revoke the credentials of a member.")
     remove.add_argument("name", metavar="NAME")
     remove.set_defaults(act=_remove)
-    for verb in (init, token, join, status, remove):
+    for verb in (init, token, join, credentials, status, remove):
         verb.add_argument("--folder", metavar="FOLDER", help=f"of the cluster (${VARIABLE}, or in the state folder)")
     return parser
 
@@ -136,14 +157,31 @@ def _join(chosen: Arguments) -> int:
     return 0
 
 
+def _credentials(chosen: Arguments) -> int:
+    from fumehood.cli.cluster.runtimes import RuntimeWishes, issue_credentials
+
+    wishes = RuntimeWishes(
+        chosen.tenant_name,
+        chosen.process,
+        tuple(chosen.agent),
+        chosen.space,
+        is_application=chosen.application,
+        writes_grants=chosen.grants,
+    )
+    path = Path(chosen.output or f"{chosen.process}.creds")
+    issue_credentials(_authority(chosen), wishes, path)
+    print(f"{chosen.tenant_name}/{chosen.process}: its credentials are in {path}")
+    return 0
+
+
 WORKER_FILE = "worker.creds"
 
 
 def _status(chosen: Arguments) -> int:
     authority = _authority(chosen)
-    for member in sorted(authority.members(), key=lambda each: each.name):
+    for member in sorted(authority.members(), key=lambda each: each.id):
         of = f"  tenants {', '.join(member.tenants)}" if member.tenants else ""
-        print(f"{member.role:8}{member.name}{of}")
+        print(f"{member.role:8}{member.id}{of}")
     print(f"NATS at {', '.join(authority.urls)}: {asyncio.run(_probe(cluster_folder(chosen.folder)))}")
     return 0
 

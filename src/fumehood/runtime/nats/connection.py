@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from fumehood.cluster.connection import flush
+from fumehood.cluster.credentials import MemberCredentials
 from fumehood.errors import DeliveryError, OverloadedError, UsageError
 from fumehood.host.loopback import is_loopback
 
@@ -69,6 +70,16 @@ class NatsConnection:
                     f"messages to {parts.hostname} would not be encrypted; write tls://{parts.hostname}, "
                     "and give `tls` a context that trusts its authority"
                 )
+
+    @classmethod
+    def of_member(cls, credentials: MemberCredentials, servers: str | None = None) -> NatsConnection:
+        """With credentials of `hood cluster`, at these servers or at those which the credentials name."""
+        return cls(
+            servers or credentials.urls,
+            tls=credentials.context(),
+            token=credentials.user,
+            sign=credentials.sign,
+        )
 
     @property
     def urls(self) -> list[str]:
@@ -153,7 +164,7 @@ class NatsLink:
 
     def is_refused(self, subject: str) -> bool:
         """Whether the last request was refused for want of a permission."""
-        return f'"{subject}"' in self._refusal
+        return f'"{subject}"'.lower() in self._refusal.lower()
 
     async def flush(self) -> None:
         with _translated("NATS"):

@@ -130,7 +130,7 @@ class Directory:
         """Reads every entry."""
         link, subjects = self._linked, self._subjects
         question = {"subjects_filter": subjects.entry(">")}
-        info = await link.call(f"$JS.API.STREAM.INFO.{subjects.directory_stream}", question)
+        info = await link.call(subjects.api("STREAM.INFO", subjects.directory_stream), question)
         found = cast("dict[str, int]", info["state"].get("subjects") or {})
         async with anyio.create_task_group() as group:
             for subject in found:
@@ -139,8 +139,8 @@ class Directory:
 
     async def catch_up(self) -> None:
         """Returns when this copy has everything that was written before the call."""
-        stream = self._subjects.directory_stream
-        info = await self._linked.call(f"$JS.API.STREAM.INFO.{stream}", b"", seconds=_NEWS_SECONDS)
+        question = self._subjects.api("STREAM.INFO", self._subjects.directory_stream)
+        info = await self._linked.call(question, b"", seconds=_NEWS_SECONDS)
         with anyio.move_on_after(_NEWS_SECONDS):
             while self._latest < int(info["state"]["last_seq"]):
                 self._is_newer = anyio.Event()
@@ -152,7 +152,8 @@ class Directory:
         """Reads one entry from the stream, where this copy may be behind."""
         question = {"last_by_subj": self._subjects.entry(key)}
         try:
-            answer = await self._linked.call(f"$JS.API.STREAM.MSG.GET.{self._subjects.directory_stream}", question)
+            subject = self._subjects.api("STREAM.MSG.GET", self._subjects.directory_stream)
+            answer = await self._linked.call(subject, question)
         except NatsRefusedError as error:
             if error.code != _NOT_FOUND:
                 raise
@@ -246,19 +247,22 @@ async def prepare_space(link: NatsLink, subjects: Subjects, replicas: int = 1) -
     }
     for name, config in ((subjects.directory_stream, directory), (subjects.publication_stream, publications)):
         await _prepare_stream(
-            link, {"name": name, "storage": "file", "discard": "new", "num_replicas": replicas, **config}
+            link, subjects, {"name": name, "storage": "file", "discard": "new", "num_replicas": replicas, **config}
         )
 
 
-async def _prepare_stream(link: NatsLink, config: Mapping[str, object]) -> None:
-    name = config["name"]
+async def _prepare_stream(link: NatsLink, subjects: Subjects, config: Mapping[str, object]) -> None:
+    name = str(config["name"])
+    question = subjects.api("STREAM.INFO", name)
     try:
-        await link.call(f"$JS.API.STREAM.INFO.{name}", b"")
-    except NatsRefusedError as error:
-        if error.code != _NOT_FOUND:
+        await link.call(question, b"")
+    except DeliveryError as error:
+        if link.is_refused(question):
+            raise UsageError(f"these credentials are not for the space {subjects.space!r}") from error
+        if not isinstance(error, NatsRefusedError) or error.code != _NOT_FOUND:
             raise
         try:
-            await link.call(f"$JS.API.STREAM.CREATE.{name}", json.dumps(config).encode())
+            await link.call(subjects.api("STREAM.CREATE", name), json.dumps(config).encode())
         except DeliveryError as refused:
             raise UsageError(
                 f"the stream {name} does not exist, and cannot be created with these credentials ({refused}); "

@@ -168,12 +168,12 @@ class Publications:
             "max_deliver": -1,
         }
         question = {"stream_name": stream, "config": config}
-        await self._linked.call(f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{wanted}", question)
+        await self._linked.call(subjects.api("CONSUMER.CREATE", stream, name, wanted), question)
 
     async def _pull(self, name: str, inbox: str) -> None:
         subjects = self._parts.subjects
         question = json.dumps({"batch": _BATCH, "expires": int(_PULL_SECONDS * 1e9)}).encode()
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{subjects.publication_stream}.{name}"
+        subject = subjects.api("CONSUMER.MSG.NEXT", subjects.publication_stream, name)
         await self._linked.publish(subject, question, inbox)
 
     async def _take_batch(self, partition: _Partition) -> None:
@@ -308,10 +308,12 @@ class Publications:
         """Whether no stored message waits to be taken by this process."""
         if self._arriving:
             return False
+        if self._link is None:  # stopped before it began
+            return True
         subjects = self._parts.subjects
         question = {"subjects_filter": f"{subjects.root}.publication.>"}
         try:
-            info = await self._linked.call(f"$JS.API.STREAM.INFO.{subjects.publication_stream}", question)
+            info = await self._linked.call(subjects.api("STREAM.INFO", subjects.publication_stream), question)
         except DeliveryError:
             return True
         own = {f"{number}.{type.replace('.', '/')}" for type, number in self._parts.homes.partitions()}

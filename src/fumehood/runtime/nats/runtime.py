@@ -12,6 +12,7 @@ This module assembles them, and owns start, stop, and what happens when the leas
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -20,6 +21,8 @@ from typing import Self
 
 import anyio
 
+from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.errors import AgentLostError, DeliveryError, StoppedError, UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import Seconds, read_seconds
@@ -57,19 +60,21 @@ _RETRY_SECONDS = 0.2
 
 
 class NatsRuntime(LocalRuntime):
-    """`async with NatsRuntime("tls://nats.example:4222", process="coder-1") as runtime`, as with a `LocalRuntime`.
+    """`async with NatsRuntime(credentials="coder-1.creds") as runtime`, as with a `LocalRuntime`.
 
-    `process` is the name that this process's credentials let it use; without one it gets a new name. Runtimes in
-    different spaces do not see each other. An agent that is lost with its process gets a new home after `lease`, which
-    must be longer than NATS needs to elect a leader. `replicas` is on how many servers the streams are, if they are
-    created.
+    `credentials` is a file of `hood cluster credentials`, which says where NATS is and what this process is called.
+    Without it, `process` is the name that the connection's user may use, or else the process gets a new one. Runtimes
+    in different spaces do not see each other. An agent that is lost with its process gets a new home after `lease`,
+    which must be longer than NATS needs to elect a leader. `replicas` is on how many servers the streams are, if they
+    are created.
     """
 
     @known_keywords()
     def __init__(
         self,
-        connection: NatsConnection | str = "nats://127.0.0.1:4222",
+        connection: NatsConnection | str | None = None,
         *,
+        credentials: str | os.PathLike[str] | None = None,
         process: str | None = None,
         space: str = "default",
         lease: Seconds = _LEASE_SECONDS,
@@ -82,9 +87,11 @@ class NatsRuntime(LocalRuntime):
         gate: MakeGate | None = None,
         sandboxes: Opener | None = None,
     ) -> None:
-        self._settings = NatsConnection(connection) if isinstance(connection, str) else connection
-        self._process = check_name(process or f"process-{secrets.token_hex(6)}", "a process's name")
-        self._subjects, self._replicas = Subjects(space), replicas
+        member = None if credentials is None else MemberCredentials.read(credentials)
+        self._settings = _settings(connection, member)
+        self._process = check_name(_process_name(process, member), "a process's name")
+        self._subjects = Subjects(space) if member is None else Subjects(space, STREAMS_API)
+        self._replicas = replicas
         seconds = read_seconds(lease, "lease") if isinstance(lease, str) else float(lease)
         if not 0 < seconds < float("inf"):
             raise UsageError(f"a lease must be more than 0 seconds and less than infinity; this is {lease!r}")
@@ -301,3 +308,21 @@ class NatsRuntime(LocalRuntime):
             return
         await self._homes.share(registration, takes, subscriptions)
         self._publications.follow()
+
+
+def _settings(connection: NatsConnection | str | None, member: MemberCredentials | None) -> NatsConnection:
+    if isinstance(connection, NatsConnection):
+        if member is not None:
+            raise UsageError("a NatsConnection has its own credentials; give the address of NATS with `credentials`")
+        return connection
+    if member is not None:
+        return NatsConnection.of_member(member, connection)
+    return NatsConnection() if connection is None else NatsConnection(connection)
+
+
+def _process_name(given: str | None, member: MemberCredentials | None) -> str:
+    if member is None:
+        return given or f"process-{secrets.token_hex(6)}"
+    if given not in (None, member.name):
+        raise UsageError(f"the credentials are those of the process {member.name!r}, not of {given!r}")
+    return member.name

@@ -72,6 +72,8 @@ class Subjects:
     """The names in one space: runtimes in different spaces of an account do not see each other."""
 
     space: str
+    api_prefix: str = "$JS.API"
+    """Of questions to JetStream; another one where the streams are in another account."""
 
     def __post_init__(self) -> None:
         check_name(self.space, "a space's name")
@@ -87,6 +89,10 @@ class Subjects:
     @property
     def publication_stream(self) -> str:
         return f"FH_{self.space}_PUBLICATIONS"
+
+    def api(self, question: str, *names: str) -> str:
+        """Where JetStream is asked something."""
+        return ".".join((self.api_prefix, question, *names))
 
     def inbox(self, process: str) -> str:
         """The prefix of the subjects under which a process gets answers of NATS itself."""
@@ -147,13 +153,14 @@ def process_permissions(
     application: bool = False,
     grants: bool = False,
     space: str = "default",
+    api_prefix: str = "$JS.API",
 ) -> ProcessPermissions:
     """The least that a process needs which may be the home of these types of agents.
 
     `application` lets it send as the application, which needs no grants. `grants` lets it write the grants of its
     types, and without it they must be in the directory before it registers them.
     """
-    subjects, tokens = Subjects(space), [type_token(check_type(type, "an agent's type")) for type in types]
+    subjects, tokens = Subjects(space, api_prefix), [type_token(check_type(type, "an agent's type")) for type in types]
     check_name(process, "a process's name")
     senders = [*tokens, *([APPLICATION] if application else [])]
     mine = f"{subjects.root}.to.*.*.{process}.*"
@@ -165,8 +172,8 @@ def process_permissions(
         subjects.entry(f"process.{process}"),
         *(subjects.entry(f"type.{token}") for token in tokens),
         *(subjects.entry(f"grants.{token}") for token in tokens if grants),
-        *(f"$JS.API.STREAM.INFO.{stream}" for stream in streams),
-        f"$JS.API.STREAM.MSG.GET.{subjects.directory_stream}",
+        *(subjects.api("STREAM.INFO", stream) for stream in streams),
+        subjects.api("STREAM.MSG.GET", subjects.directory_stream),
         *(each for type in types for number in range(PARTITIONS) for each in _consumption(subjects, type, number)),
     ]
     subscribe = (f"{subjects.root}.to.{process}.*.>", f"{subjects.root}.news.>", f"{subjects.inbox(process)}.>")
@@ -176,7 +183,7 @@ def process_permissions(
 def _consumption(subjects: Subjects, type: str, partition: int) -> tuple[str, ...]:
     stream, consumer = subjects.publication_stream, subjects.consumer(type, partition)
     return (
-        f"$JS.API.CONSUMER.CREATE.{stream}.{consumer}.{subjects.publications(type, partition)}",
-        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}",
+        subjects.api("CONSUMER.CREATE", stream, consumer, subjects.publications(type, partition)),
+        subjects.api("CONSUMER.MSG.NEXT", stream, consumer),
         f"$JS.ACK.{stream}.{consumer}.>",
     )

@@ -18,10 +18,17 @@ from fumehood.cluster import subjects
 from fumehood.cluster.authority import ClusterAuthority
 from fumehood.cluster.carrier import SubjectCarrier
 from fumehood.cluster.claims import account_of, read_user_token
-from fumehood.cluster.connection import close, connect, flush, jetstream, subscribe
+from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.credentials import MemberCredentials
 from fumehood.cluster.join import NewcomerAdmission
-from fumehood.cluster.lease import EXPECTED, LEASE_SECONDS, RENEW_SECONDS, now
+from fumehood.cluster.lease import (
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    STORED_HEADERS,
+    make_workers_stream,
+    now,
+    stored_sequence,
+)
 from fumehood.errors import LostError, SandboxError, UsageError
 from fumehood.server.fleet.choice import SandboxNeeds, can_serve, may_take, rank_workers
 from fumehood.server.fleet.fair_queue import WAIT_SECONDS, FairQueue
@@ -67,9 +74,9 @@ class Fleet:
     async def start(self) -> None:
         """Returns when it knows the workers that there are."""
         client = self._client = await connect(self._credentials, disconnected=self._lose_carriers)
-        await self._make_bucket(client)
+        await make_workers_stream(client)
         await subscribe(client, subjects.down(self.name, "*", self._instance, "*"), self._take, headers=[_STATUS])
-        await subscribe(client, subjects.entry("*"), self._hear, headers=[EXPECTED])
+        await subscribe(client, subjects.stored("*"), self._hear, headers=STORED_HEADERS)
         if ClusterAuthority.is_at(self._folder / "authority"):
             admission = NewcomerAdmission(ClusterAuthority(self._folder / "authority"))
             await subscribe(client, subjects.join("*"), admission.answer)
@@ -87,22 +94,6 @@ class Fleet:
         for client in (self._client, self._observer):
             if client is not None:
                 await close(client)
-
-    async def _make_bucket(self, client: Client) -> None:
-        from nats.errors import Error
-        from nats.js.api import StreamConfig
-
-        config = StreamConfig(
-            name=subjects.WORKERS_STREAM,
-            subjects=[subjects.entry("*")],
-            max_msgs_per_subject=1,
-            max_msg_size=64 * 1024,
-            allow_direct=True,
-        )
-        try:
-            await jetstream(client).add_stream(config)  # pyright: ignore[reportUnknownMemberType] - of options not used here
-        except (Error, OSError) as error:
-            raise LostError(f"the cluster's list of workers cannot be made: {error}") from error
 
     @property
     def name(self) -> str:
@@ -185,6 +176,8 @@ class Fleet:
 
     async def _hear(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
+        if stored_sequence(message, name) is None:
+            return
         try:
             self._update(name, json.loads(message.data))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, UsageError) as error:
