@@ -1,6 +1,6 @@
 """The channel: a sandbox at a server, through connections that break and with clients that lie."""
 
-# pyright: reportPrivateUsage=false  # clients that lie use what ours has inside
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio

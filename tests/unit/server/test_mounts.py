@@ -1,6 +1,6 @@
 """Files of the client's machine that its policy mounts: sent along, read there, and gone with the sandbox."""
 
-# pyright: reportPrivateUsage=false  # clients that lie use what ours has inside
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import os
