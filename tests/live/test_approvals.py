@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from live.approval_scenes import SCENES, play, same, scenes
-from live.cli_host import HOOD, SECONDS, Terminal, hood, open_hood, open_terminal
+from live.cli_host import SECONDS, Terminal, hood, open_hood, open_terminal, start
 
 PROMPT = b"details ? "
 POLICY = "version: 1\nname: careful\napprovals: [{{tool: python, expires: {}}}]\n"
@@ -258,12 +258,8 @@ def test_of_several_processes_that_answer_at_once_one_wins_and_the_others_are_to
         assert process.stderr is not None
         process.stderr.readline()
         (request,) = waiting(place)
-        people = [
-            subprocess.Popen(
-                [*HOOD, "approvals", verb, request["id"]], env=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
-            for verb in ("approve", "deny") * 3
-        ]
+        streams = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        people = [start("approvals", verb, request["id"], env=place, **streams) for verb in ("approve", "deny") * 3]
         told = [(*person.communicate(timeout=SECONDS), person.returncode) for person in people]
         process.wait(SECONDS)
     assert sorted(code for _, _, code in told) == [0, 1, 1, 1, 1, 1]

@@ -21,7 +21,7 @@ def measured(program: tuple[str, ...], *options: str) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize(("program", "group"), [(HOOD_BENCH, "runs"), (BENCHMARKS, "agents")])
 def test_a_group_by_itself_has_ratios_of_what_was_measured(program: tuple[str, ...], group: str) -> None:
-    done = measured(program, "--json", "--rounds", "3", "--only", group)
+    done = measured(program, "--json", "--rounds", "2", "--only", group)
     assert done.returncode == 0, done.stderr
     rows = [row for row in json.loads(done.stdout) if not row["missing"]]
     assert rows
@@ -34,7 +34,7 @@ def test_people_get_a_table_and_nothing_of_it_in_their_audit_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUMEHOOD_AUDIT", str(tmp_path / "audit"))
-    done = measured(HOOD_BENCH, "--rounds", "3", "--only", "cold")
+    done = measured(HOOD_BENCH, "--rounds", "2", "--only", "cold")
     assert not (tmp_path / "audit").exists()
     head, *lines = done.stdout.splitlines()
     assert head.split() == ["what", "it", "against", "ratio", "budget"]

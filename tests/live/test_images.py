@@ -12,6 +12,7 @@ from pathlib import Path
 
 import engine
 import pytest
+from live.loaded_hood import run_hood
 from live.package_index import make_wheel, open_index
 from live.traces import descendants, is_alive, wait_until
 from requirements import require
@@ -272,6 +273,4 @@ def workshops(home: Path | None = None) -> list[Path]:
 
 def hood(*arguments: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, **({"FUMEHOOD_HOME": str(home / "hood")} if home else {})}
-    return subprocess.run(
-        [sys.executable, "-m", "fumehood", *arguments], check=False, capture_output=True, text=True, env=variables
-    )
+    return run_hood(*arguments, env=variables)
