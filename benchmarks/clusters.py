@@ -4,50 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
-from fumehood.cli.bench.measurement import Row, in_turns, per_second
+from benchmarks import placements
+from benchmarks.nats_process import PROGRAM, free_port
+from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import runner
 from fumehood.policy import Policy
 from fumehood.remote.server import Server, connect
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.server.fleet.choice import SandboxNeeds
-from fumehood.server.fleet.fair_queue import FairQueue
 
 _HOOD = [sys.executable, "-m", "fumehood"]
-_NATS = shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin:/sbin:/bin")
 _DEATHS = 5
-_OPENINGS = 60
 _ANNOUNCEMENT_SECONDS = 1.5
 
 
 async def measure(rounds: int) -> AsyncIterator[Row]:
-    if _NATS is None:
+    if PROGRAM is None:
         yield Row("a run through server, NATS and worker / here", missing="there is no nats-server")
         return
     with tempfile.TemporaryDirectory(prefix="hood-bench-", dir="/var/tmp") as disk, _cluster(Path(disk)) as cluster:
         async for row in _runs(cluster.hood, Path(disk), rounds):
             yield row
         yield await _deaths(cluster)
-    fair, unfair = [await _waits(is_fair=is_fair) for is_fair in (True, False)]
-    yield Row("wait of others during a flood, 99.9 %, in openings / first come, first served", fair, "", against=unfair)
+    with tempfile.TemporaryDirectory(prefix="hood-bench-", dir="/var/tmp") as disk:
+        async for row in placements.measure(Path(disk)):
+            yield row
 
 
 class _Cluster:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
         place = str(folder / "cluster")
-        nats = self._hood("cluster", "init", "--here", "--listen", f"127.0.0.1:{_free_port()}", "--folder", place)
+        nats = self._hood("cluster", "init", "--here", "--listen", f"127.0.0.1:{free_port()}", "--folder", place)
         config = next(line for line in nats.splitlines() if line.startswith("nats-server")).split()[-1]
-        self._start([str(_NATS), "-c", config], until="Server is ready")
+        self._start([str(PROGRAM), "-c", config], until="Server is ready")
         serve = [
             "serve",
             "--cluster",
@@ -98,11 +96,6 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 @contextmanager
 def _cluster(folder: Path) -> Iterator[_Cluster]:
     with ExitStack() as stack:
@@ -119,7 +112,11 @@ async def _runs(hood: Server, disk: Path, rounds: int) -> AsyncIterator[Row]:
             await there.run("print(1)")
 
         over, local = await in_turns(rounds, run_there, runner(here, "print(1)"))
-        yield Row("a run through server, NATS and worker / here", over, against=local)
+        yield Row("a run through server, NATS and worker / here", over, against=local, budget="1.6 x")
+        async with there.session() as session_there, here.session() as session_here:
+            jobs = [partial(session.run, "print(1)") for session in (session_there, session_here)]
+            over, local = await in_turns(rounds, *jobs)
+            yield Row("a run in a session through all of them / here", over, against=local)
 
     async def open_there() -> None:
         async with hood.sandbox():
@@ -131,29 +128,6 @@ async def _runs(hood: Server, disk: Path, rounds: int) -> AsyncIterator[Row]:
 
     over, local = await in_turns(rounds, open_there, open_here)
     yield Row("a sandbox opened and closed through all of them / here", over, against=local)
-    opened = await per_second(open_there, _OPENINGS, 8)
-    yield Row("sandboxes opened and closed a second, 8 at once, through one server", opened, "/s")
-
-
-async def _waits(*, is_fair: bool) -> float:
-    """One tenant asks for 2,000 sandboxes at once, fifty others for one now and then; each step has room for one."""
-    queue, waits, step = FairQueue(most_of_tenant=10_000), list[int](), 0
-
-    async def ask(tenant: str) -> None:
-        asked = step
-        await queue.wait(SandboxNeeds(tenant if is_fair else "all", "", "native"), 60)
-        if tenant != "flood":
-            waits.append(step - asked)
-
-    openings = [asyncio.ensure_future(ask("flood")) for _ in range(2_000)]
-    for step in range(2_500):
-        if step % 5 == 0:
-            openings.append(asyncio.ensure_future(ask(f"t{step // 5 % 50}")))
-        await asyncio.sleep(0)
-        queue.wake(1, lambda _: True)
-        await asyncio.sleep(0)
-    await asyncio.gather(*openings)
-    return float(sorted(waits)[int(len(waits) * 0.999)])
 
 
 async def _deaths(cluster: _Cluster) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -20,7 +21,7 @@ from fumehood.cluster.accounts import push_accounts
 from fumehood.cluster.authority import CLUSTER
 from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.join import NewcomerAdmission, join_cluster, make_token
-from fumehood.cluster.lease import WorkerLease, make_workers_stream
+from fumehood.cluster.lease import TakenOverError, WorkerLease, make_workers_stream
 from fumehood.cluster.permissions import CLAIMS_UPDATE
 from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.errors import DeniedError, LostError
@@ -160,6 +161,44 @@ async def test_a_stolen_worker_credential_costs_no_other_its_lease(nats: NatsSer
         assert heard.heard == []
     finally:
         for client in (thief, other, server):
+            await close(client)
+
+
+async def test_clocks_that_jump_cost_no_lease(nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await connect(nats.authority.make_member("clock-server", "server"))
+    worker = await connect(nats.authority.make_member("clock-w1", "worker"))
+    lease, real = WorkerLease(worker, "clock-w1"), time.time
+    try:
+        await make_workers_stream(server)
+        await lease.listen()
+        await lease.begin({})
+        epoch = lease.epoch
+        for jump in (3600.0, -7200.0):
+            monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
+            assert lease.seconds_left > 0
+            await lease.renew({})
+        assert lease.epoch == epoch
+    finally:
+        await close(worker)
+        await close(server)
+
+
+async def test_two_processes_with_one_credential_do_not_both_hold_the_lease(nats: NatsServer) -> None:
+    server = await connect(nats.authority.make_member("twice-server", "server"))
+    credentials = nats.authority.make_member("twice-w1", "worker")
+    clients = [await connect(credentials) for _ in range(2)]
+    first, second = (WorkerLease(client, "twice-w1") for client in clients)
+    try:
+        await make_workers_stream(server)
+        for lease in (first, second):
+            await lease.listen()
+            await lease.begin({})
+        assert second.epoch > first.epoch
+        with pytest.raises(TakenOverError):
+            await first.renew({})
+        await second.renew({})
+    finally:
+        for client in (*clients, server):
             await close(client)
 
 

@@ -28,8 +28,8 @@ class AuditChains:
     def __init__(self, state: Path) -> None:
         FOLDER.make(state)
         self._state = state
-        self._made: set[Path] = set()
-        """Folders that were checked."""
+        self._folders: dict[str, Path] = {}
+        """Of tenants, once they were checked."""
         self._look: asyncio.Task[None] | None = None
         self._looked = 0.0
 
@@ -48,12 +48,14 @@ class AuditChains:
 
     def folder_of(self, tenant: str) -> Path:
         """All that is kept on this host for one tenant; made if need be."""
+        known = self._folders.get(tenant)
+        if known is not None and os.path.isdir(known):
+            return known
         check_tenant_name(tenant)
         folder = self._state / "tenants" / tenant
-        if folder not in self._made or not folder.is_dir():
-            FOLDER.make(folder.parent)
-            FOLDER.make(folder)
-            self._made.add(folder)
+        FOLDER.make(folder.parent)
+        FOLDER.make(folder)
+        self._folders[tenant] = folder
         return folder
 
     def has_log_of(self, tenant: str) -> bool:

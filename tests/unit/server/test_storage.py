@@ -33,7 +33,7 @@ from fumehood.server.storage.sqlite import SqliteDatabase
 from fumehood.server.tenants.catalogue import FailedTestsError, find_policy, list_policies, put_policy
 from fumehood.server.tenants.quotas import DEFAULTS, Quota, QuotaExceededError, read_limits, set_limit
 from fumehood.server.tenants.secrets import SealingKey, list_secrets, put_secret, read_secrets, remove_secret
-from fumehood.server.tenants.tenants import create_tenant, list_tenants, remove_tenant
+from fumehood.server.tenants.tenants import TenantRecord, create_tenant, list_tenants, remove_tenant
 from fumehood.server.tenants.usage import add_usage, used_within
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +121,8 @@ async def test_work_whose_commit_fails_has_not_happened_for_any_of_its_callers(t
     async with database.transaction("acme") as transaction:
         assert [row["name"] for row in await transaction.rows("SELECT name FROM quotas")] == ["d"]
     await database.close()
+    with pytest.raises(StorageError):  # and nothing waits for a database that is closed
+        await insert("e", 1)
 
 
 async def test_two_servers_admit_no_more_than_one_quota_allows(database_url: str, database: Database) -> None:
@@ -406,6 +408,7 @@ async def test_a_database_that_is_away_is_an_error_and_back_is_no_trouble() -> N
         server.start()
         names: list[str] = []
         # Connections of before are broken, and are found out one by one.
+        found: list[TenantRecord] = []
         for _ in range(20):
             try:
                 names = [tenant.name for tenant in await list_tenants(database)]

@@ -23,13 +23,20 @@ class FairQueue:
     def __len__(self) -> int:
         return self._length
 
-    async def wait(self, needs: SandboxNeeds, seconds: float = WAIT_SECONDS) -> None:
-        """Until it is this one's turn; NoCapacityError if the queue is full, or after so long."""
+    async def wait(self, needs: SandboxNeeds, seconds: float = WAIT_SECONDS, *, is_next: bool = False) -> None:
+        """Until it is this one's turn; NoCapacityError if the queue is full, or after so long.
+
+        `is_next` is for one that has had its turn, and found the room taken: it does not begin anew at the end.
+        """
         own = self._waiting.get(needs.tenant, {})
         if self._length >= self._most or len(own) >= self._most_of_tenant:
             raise NoCapacityError(f"{self._length} openings wait for room on a worker already; try again later")
         turn: _Turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(needs.tenant, own)[turn] = needs
+        if is_next:
+            self._waiting[needs.tenant] = {turn: needs, **own}
+            self._waiting.move_to_end(needs.tenant, last=False)
+        else:
+            self._waiting.setdefault(needs.tenant, own)[turn] = needs
         self._length += 1
         try:
             async with asyncio.timeout(seconds):

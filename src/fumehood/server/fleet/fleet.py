@@ -66,7 +66,8 @@ class Fleet:
         self._channels = count(1)
         self._tokens: dict[str, str] = {}
         """Tokens of workers that were verified -> the worker's name."""
-        self._queue = FairQueue()
+        self.queue = FairQueue()
+        """Of openings for which no worker has room."""
         self._poison = PoisonedPolicies()
         self._watch: asyncio.Task[None] | None = None
         self._orders: set[asyncio.Task[None]] = set()
@@ -118,11 +119,12 @@ class Fleet:
                 "`hood workers` lists what there is"
             )
         # Those that wait already come first.
-        found = [] if len(self._queue) else self._ranked(needs, refused)
-        end = now() + WAIT_SECONDS
+        found = [] if len(self.queue) else self._ranked(needs, refused)
+        end, is_next = now() + WAIT_SECONDS, bool(refused)
         while not found:
-            await self._queue.wait(needs, end - now())
+            await self.queue.wait(needs, end - now(), is_next=is_next)
             refused.clear()
+            is_next = True
             found = self._ranked(needs, refused)
         return found
 
@@ -204,7 +206,7 @@ class Fleet:
         self._wake_for(known, known.free)
 
     def _wake_for(self, worker: KnownWorker, count: int) -> None:
-        self._queue.wake(count, lambda needs: may_take(worker, needs))
+        self.queue.wake(count, lambda needs: may_take(worker, needs))
 
     async def _see_disconnected(self, message: Msg) -> None:
         """NATS says who, by the token that was shown; which of its connections, by its number."""

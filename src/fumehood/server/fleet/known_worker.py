@@ -45,7 +45,6 @@ class KnownWorker:
         return now() < self._rests_until.get(tenant, 0.0)
 
     def note_success(self, tenant: str) -> None:
-        self.free -= 1
         self.served.add(tenant)
         self._failures.pop(tenant, None)
 

@@ -75,7 +75,12 @@ class PlacedConnection(SandboxConnection):
 
     async def _open_at(self, worker: KnownWorker) -> None:
         self.worker, self._wishes = worker, self._opening | {"epoch": worker.epoch}
-        await super().open()
+        worker.free -= 1  # before it answers: others have to ask elsewhere, or wait
+        try:
+            await super().open()
+        except BaseException:
+            worker.free += 1
+            raise
         worker.note_success(self._needs.tenant)
         self._fleet.settle(self)
 

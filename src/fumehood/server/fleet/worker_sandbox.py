@@ -36,18 +36,20 @@ class WorkerSandbox(RemoteSandbox):
         super().__init__(connection, keep_tmp=request.opening.keep_tmp)
         self.request = request
         self._kept = _KeptWorkspace(self)
-        self._artifacts = ArtifactTracker(request.policy, self._kept.converse)
         self._saved = SavedState(self._kept, None)
+        self._is_empty = state is None
         if state is not None:
             self._saved.use(state)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        if self._is_empty:
+            return await super().__aenter__()
         async with AsyncExitStack() as stack:
             await self._saved.acquire(stack, self._kept.trail)
             await super().__aenter__()
             try:
-                await self._saved.restore(self._restoration, self._artifacts)
+                await self._saved.restore(self._restoration, ArtifactTracker(self.policy, self._restoration))
             except BaseException as error:
                 await super().__aexit__(type(error), error, None)
                 raise

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from fumehood.server.storage import schema
 from fumehood.server.storage.database import EVERYTHING, Row, StorageError, Transaction, Value, checked
-from fumehood.server.storage.sqlite_batch import WaitingWork, commit_together, named_error
+from fumehood.server.storage.sqlite_batch import WaitingWork, Work, commit_together, named_error
 
 T = TypeVar("T")
 _MOST_TOGETHER = 128
@@ -67,12 +67,17 @@ class SqliteDatabase:
                 async with self._turn:
                     together = self._waiting[:_MOST_TOGETHER]
                     del self._waiting[:_MOST_TOGETHER]
-                    works = [each.work for each in together]
-                    outcomes = await self._do(partial(commit_together, self._connection, works))
+                    outcomes = await self._outcomes([each.work for each in together])
                 for each, outcome in zip(together, outcomes, strict=True):
                     each.settle(outcome)
         finally:
             self._commits = None
+
+    async def _outcomes(self, works: list[Work]) -> Sequence[object]:
+        try:
+            return await self._do(partial(commit_together, self._connection, works))
+        except (StorageError, RuntimeError) as error:  # the thread has ended with the server
+            return [StorageError(f"the database failed: {error}")] * len(works)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

@@ -19,7 +19,7 @@ NEEDS = SandboxNeeds("acme", "digest", "native")
 
 
 def worker(name: str, *, tenants: tuple[str, ...] = (), **entry: object) -> KnownWorker:
-    usual = {
+    usual: dict[str, object] = {
         "epoch": 1,
         "client": 1,
         "slots": 10,
@@ -163,3 +163,21 @@ async def test_one_that_leaves_the_queue_takes_nobodys_turn() -> None:
     await asyncio.gather(first, return_exceptions=True)
     queue.wake(1, anything)
     await second
+
+
+async def test_one_that_found_its_room_taken_is_the_next_to_be_served() -> None:
+    queue, served = FairQueue(), list[str]()
+
+    async def ask(name: str, tenant: str, *, is_next: bool = False) -> None:
+        await queue.wait(needs(tenant), is_next=is_next)
+        served.append(name)
+
+    tasks = [asyncio.ensure_future(ask(name, name[:-1])) for name in ("flood1", "flood2", "other1")]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.ensure_future(ask("other0", "other", is_next=True)))
+    await asyncio.sleep(0)
+    for _ in range(4):
+        queue.wake(1, lambda _: True)
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert served == ["other0", "flood1", "other1", "flood2"]
