@@ -38,7 +38,8 @@ def hood(*arguments: str | Path, stdin: bytes | None = b"", **options: Any) -> s
 
 def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
     """Start a command; in a process that has done its imports, where that makes no difference."""
-    is_plain = options.keys() <= {"stdin", "stdout", "stderr", "env", "cwd"} and can_start(options.get("env"))
+    plain = {"stdin", "stdout", "stderr", "env", "cwd", "text", "start_new_session"}
+    is_plain = options.keys() <= plain and can_start(options.get("env"))
     return LoadedHood(arguments, **options) if is_plain else subprocess.Popen([*HOOD, *arguments], **options)
 
 

@@ -44,7 +44,7 @@ PLACE, OWNER = "FUMEHOOD_TESTS_LOADED", "FUMEHOOD_TESTS_OWNER"
 _STREAMS = 3
 _STATUS_BYTES = 32
 # With other values of these, an interpreter starts as another one.
-_OF_INTERPRETER = ("PYTHON", "LC_", "LANG")
+_OF_INTERPRETER = ("PYTHON", "LC_", "LANG", "LD_")
 
 
 class LoadedHood(subprocess.Popen[bytes]):
@@ -136,6 +136,11 @@ def start_python(*words: str | Path, kind: Kind = "hood", **options: Any) -> sub
     """Likewise."""
     if can_start(options.get("env")):
         return LoadedPython(words, kind=kind, **options)
+    return start_interpreter(*words, **options)
+
+
+def start_interpreter(*words: str | Path, **options: Any) -> subprocess.Popen[Any]:
+    """From nothing."""
     return subprocess.Popen([sys.executable, *words], **options)
 
 

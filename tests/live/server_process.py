@@ -9,7 +9,6 @@ import re
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from live.loaded_hood import start_interpreter, start_python
 from live.traces import wait_until
 
 from fumehood.audit.inspection import check, open_store
@@ -106,19 +106,24 @@ class ServerFolder:
 
     @contextmanager
     def served(
-        self, settings: Mapping[str, object] | None = None, variables: Mapping[str, str] | None = None
+        self,
+        settings: Mapping[str, object] | None = None,
+        variables: Mapping[str, str] | None = None,
+        *,
+        from_nothing: bool = False,
     ) -> Iterator[ServerProcess]:
-        """Killed at the end, if it still lives. It starts from nothing: its memory is measured, and its loader used."""
+        """Killed at the end, if it still lives.
+
+        One whose memory is measured starts from nothing: a fork has all that it writes to from then on as its own.
+        """
         file = self.state.parent / f"{self.state.name}.json"
         listen, e2b = (f"127.0.0.1:{port}" for port in self.ports)
         own = {"listen": listen, "e2b": e2b, "state": str(self.state), "database": self.database}
         file.write_text(json.dumps({**own, **(settings or {})}))
         command = (str(_LAUNCHER), "serve", "--config", str(file))
         variables = {**os.environ, **(variables or {})}
-        with (
-            self.log.open("w") as log,
-            subprocess.Popen([sys.executable, *command], stdout=log, stderr=log, env=variables) as process,
-        ):
+        start = start_interpreter if from_nothing else start_python
+        with self.log.open("w") as log, start(*command, stdout=log, stderr=log, env=variables) as process:
             try:
                 yield ServerProcess(process, *self._addresses(process))
             finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import hashlib
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
+from live.loaded_hood import run_python
 
 from fumehood import Policy, Sandbox, Session, Status
 
@@ -40,8 +40,7 @@ def expected() -> dict[str, float]:
 
 
 def test_the_example_brings_out_a_table_and_a_picture(tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLE / "analyse.py"), str(tmp_path)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    told = run_python(EXAMPLE / "analyse.py", tmp_path)
     assert told.returncode == 0, told.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["revenue.csv", "revenue.png"]
     with open(tmp_path / "revenue.csv", newline="") as stream:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +34,7 @@ from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 from inspect_ai.util._store import init_subtask_store
+from live.loaded_hood import run_python
 from requirements import require
 
 from fumehood import Policy, PolicyError, Status, UsageError
@@ -239,6 +238,5 @@ async def test_a_configuration_that_is_no_policy_is_refused_before_the_first_sam
 def test_an_evaluation_runs_in_sandboxes(backend: str, tmp_path: Path) -> None:
     """In a process of its own: Inspect leaves streams open."""
     (tmp_path / "policy.yaml").write_text(f"backend: {backend}")
-    command = [sys.executable, str(EXAMPLE), str(tmp_path / "policy.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    done = run_python(EXAMPLE, tmp_path / "policy.yaml", kind="frameworks", cwd=tmp_path)
     assert done.stdout.splitlines() == EVALUATED, done.stderr

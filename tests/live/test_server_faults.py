@@ -69,9 +69,9 @@ Served = tuple[ServerProcess, TenantKeys, httpx.Client]
 
 
 @asynccontextmanager
-async def a_server(folder: ServerFolder, **settings: object) -> AsyncIterator[Served]:
+async def a_server(folder: ServerFolder, *, from_nothing: bool = False, **settings: object) -> AsyncIterator[Served]:
     keys = await asyncio.to_thread(folder.add_tenant, "acme", POLICY)
-    with folder.served(settings) as server, server.client(keys.own) as client:
+    with folder.served(settings, from_nothing=from_nothing) as server, server.client(keys.own) as client:
         yield server, keys, client
 
 
@@ -166,8 +166,9 @@ def ends_of_runs(folder: ServerFolder) -> int:
 
 @pytest.mark.anyio
 async def test_clients_that_do_not_read_cost_the_server_no_memory(tmp_path: Path) -> None:
-    async with a_server(ServerFolder.at(tmp_path / "state")) as (server, keys, client), AsyncExitStack() as streams:
-        stack = streams.enter_context(ExitStack())
+    async with AsyncExitStack() as streams:
+        stack, folder = streams.enter_context(ExitStack()), ServerFolder.at(tmp_path / "state")
+        server, keys, client = await streams.enter_async_context(a_server(folder, from_nothing=True))
         async with fumehood.connect(server.url, keys.own).sandbox("base") as box:
             remote = await E2bSandbox.create("base", timeout=600, **server.e2b_options(keys.e2b))
             opened = client.post("/sandboxes", json={"policy": "base"}).raise_for_status().json()["id"]

@@ -40,7 +40,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         "hostile", {"base": POLICY}, sandboxes=5, openings_per_minute=20, requests_per_second=50
     )
     other = folder.add_tenant("other", {"base": POLICY})
-    with folder.served() as server:
+    with folder.served(from_nothing=True) as server:
         yield Scene(server, hostile, other, folder.log)
 
 

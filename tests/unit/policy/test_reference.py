@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-import jsonschema
 import pytest
 import yaml
 
@@ -61,9 +60,15 @@ def test_the_page_names_every_key_with_its_place() -> None:
         assert key in page
 
 
+def validators() -> Any:
+    """Not before a test needs them: each process that collects tests would import them, which takes seconds."""
+    import jsonschema
+
+    return jsonschema
+
+
 def is_valid_by_schema(document: object) -> bool:
-    validator = jsonschema.Draft202012Validator(json_schema())
-    return validator.is_valid(document)
+    return validators().Draft202012Validator(json_schema()).is_valid(document)
 
 
 def is_valid_by_model(document: object) -> bool:
@@ -80,7 +85,7 @@ def test_the_schema_is_up_to_date() -> None:
 
 def test_the_schema_is_a_schema_and_describes_every_key() -> None:
     schema = json_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
+    validators().Draft202012Validator.check_schema(schema)
     sections = [schema, *schema["$defs"].values()]
     properties = [(name, each) for section in sections for name, each in section["properties"].items()]
     assert len(properties) > 60

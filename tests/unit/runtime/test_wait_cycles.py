@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 EVERYTHING = Grants(agents=["*"], publish=["*"], subscribe=["*"])
 # Whoever waits until then has not been answered.
 PATIENCE = 20
-# NATS takes milliseconds for each of 400 hits, or 13,000; queues of five are full at once.
+# NATS takes milliseconds for each of 480 hits, or 13,000; queues of five are full at once.
 BALLS, LENGTH = sampling.amount(20, whole=50), sampling.amount(4, whole=7)
 
 

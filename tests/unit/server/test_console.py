@@ -28,7 +28,7 @@ from fumehood.server.storage.database import EVERYTHING
 from fumehood.server.tenants.quotas import Quota, set_limit
 
 pytestmark = pytest.mark.anyio
-ROUTES = [route for module in pages.ALL for route in module.routes]
+ROUTES = [route for module in pages.modules(is_local=False) for route in module.routes]
 
 
 @pytest.fixture

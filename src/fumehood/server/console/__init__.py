@@ -16,7 +16,7 @@ rendered on the server (`rendering`: everything is escaped and neutralised by de
    `page.path("id")` have what was asked. What is not there, or not for the viewer, is `raise NoSuchPageError`: the same
    bytes as for what never was. Before code or output of others is shown: `await page.viewed("run", id, who)`.
 2. `MODULE = PageModule((ConsoleRoute("/egress", show, (Scope.AUDIT,), nav="Egress", key="e"),), {})` in it, and a place
-   in `pages.ALL`. `is_local=False` for a page that `hood console` has not. An action is a route with `method="POST"`:
+   in `pages.modules`, which leaves out for `hood console` what it has not. An action is a route with `method="POST"`:
    its handler reads `page.form`, whose token and origin were checked, and ends with `page.go("/egress")`.
 3. `templates/egress.html` extends `layout.html` (`title`, `main`). Forms have
    `<input type="hidden" name="token" value="{{ form_token }}">`. Rows that keys lead to have `data-row` and a link;

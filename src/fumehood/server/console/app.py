@@ -66,7 +66,7 @@ class ConsoleHost(Protocol):
 
 def build_console(host: ConsoleHost) -> ASGIApp:
     """To be mounted at ROOT."""
-    declared = [route for module in pages.ALL for route in module.routes if route.is_local or not host.is_local]
+    declared = [route for module in pages.modules(is_local=host.is_local) for route in module.routes]
     nav = tuple(route for route in declared if route.nav)
     routes = [
         Route("/static/{name}", _asset),
@@ -146,7 +146,9 @@ async def _sign_out(host: ConsoleHost, page: PageRequest) -> Response:
 
 async def _news(page: PageRequest) -> Response:
     name, _, _ = page.query("view").partition(":")
-    found = next((module.views[name] for module in pages.ALL if name in module.views), None)
+    found = next(
+        (each.views[name] for each in pages.modules(is_local=page.source.is_local) if name in each.views), None
+    )
     if found is None or not page.may(*found[0]):
         raise NoSuchPageError
     after = page.request.headers.get("last-event-id") or page.query("after")

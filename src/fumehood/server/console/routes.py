@@ -32,8 +32,6 @@ class ConsoleRoute:
     """Its name in the navigation; a page without one is reached by links."""
     key: str = ""
     """The letter that leads to it after `g`."""
-    is_local: bool = True
-    """Whether `hood console` has it, too."""
 
 
 ViewBuilder = Callable[["PageRequest"], Awaitable["View"]]

@@ -69,9 +69,9 @@ async def _page(page: PageRequest, key: str) -> Response:
 
 MODULE = PageModule(
     (
-        ConsoleRoute("/keys", show, _SCOPES, nav="Keys", key="y", is_local=False),
-        ConsoleRoute("/keys", create, _SCOPES, "POST", is_local=False),
-        ConsoleRoute("/keys/{id}/revoke", revoke, _SCOPES, "POST", is_local=False),
+        ConsoleRoute("/keys", show, _SCOPES, nav="Keys", key="y"),
+        ConsoleRoute("/keys", create, _SCOPES, "POST"),
+        ConsoleRoute("/keys/{id}/revoke", revoke, _SCOPES, "POST"),
     ),
     {},
 )

@@ -183,11 +183,11 @@ def _version(text: str) -> int | None:
 
 MODULE = PageModule(
     (
-        ConsoleRoute("/policies", show_all, _SEEN_BY, nav="Policies", key="p", is_local=False),
-        ConsoleRoute("/policies/{name}", show, _SEEN_BY, is_local=False),
-        ConsoleRoute("/policies/{name}/change", propose, _CHANGED_BY, is_local=False),
-        ConsoleRoute("/policies/{name}/change", preview, _CHANGED_BY, "POST", is_local=False),
-        ConsoleRoute("/policies/{name}/save", save, _CHANGED_BY, "POST", is_local=False),
+        ConsoleRoute("/policies", show_all, _SEEN_BY, nav="Policies", key="p"),
+        ConsoleRoute("/policies/{name}", show, _SEEN_BY),
+        ConsoleRoute("/policies/{name}/change", propose, _CHANGED_BY),
+        ConsoleRoute("/policies/{name}/change", preview, _CHANGED_BY, "POST"),
+        ConsoleRoute("/policies/{name}/save", save, _CHANGED_BY, "POST"),
     ),
     {},
 )

@@ -88,11 +88,11 @@ async def _require(page: PageRequest) -> None:
 
 MODULE = PageModule(
     (
-        ConsoleRoute("/tenants", show_all, _SCOPES, nav="Tenants", key="t", is_local=False),
-        ConsoleRoute("/tenants", create, _SCOPES, "POST", is_local=False),
-        ConsoleRoute("/tenants/{name}", show, _SCOPES, is_local=False),
-        ConsoleRoute("/tenants/{name}/quotas", change_quota, _SCOPES, "POST", is_local=False),
-        ConsoleRoute("/tenants/{name}/remove", remove, _SCOPES, "POST", is_local=False),
+        ConsoleRoute("/tenants", show_all, _SCOPES, nav="Tenants", key="m"),
+        ConsoleRoute("/tenants", create, _SCOPES, "POST"),
+        ConsoleRoute("/tenants/{name}", show, _SCOPES),
+        ConsoleRoute("/tenants/{name}/quotas", change_quota, _SCOPES, "POST"),
+        ConsoleRoute("/tenants/{name}/remove", remove, _SCOPES, "POST"),
     ),
     {},
 )

@@ -29,8 +29,8 @@ async def drain(page: PageRequest) -> Response:
 
 MODULE = PageModule(
     (
-        ConsoleRoute("/workers", show, _SCOPES, nav="Workers", key="w", is_local=False),
-        ConsoleRoute("/workers/{name}/drain", drain, _SCOPES, "POST", is_local=False),
+        ConsoleRoute("/workers", show, _SCOPES, nav="Workers", key="w"),
+        ConsoleRoute("/workers/{name}/drain", drain, _SCOPES, "POST"),
     ),
     {},
 )
