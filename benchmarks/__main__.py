@@ -14,6 +14,7 @@ from benchmarks import (
     e2b,
     egress,
     forks,
+    machines,
     packages,
     processes,
     remote,
@@ -42,6 +43,7 @@ def groups(many_records: int) -> dict[str, Group]:
         "runtime": runtimes.measure,
         "processes": processes.measure,
         "containers": containers.measure,
+        "machines": machines.measure,
     }
 
 

@@ -51,6 +51,30 @@ _COUNTLESS = (
 
 DIFFERENCES = (
     Difference(
+        MICROVM,
+        "a machine shares no folder with the host: a policy with mounts is refused",
+        ("test_what_cannot_be_done_is_one_clear_error", "test_a_writable_mount_can_be_written_to"),
+    ),
+    Difference(
+        MICROVM,
+        "runs of one sandbox at the same time are in one machine: they share /tmp, ports and terminals",
+        ("test_two_sessions_of_a_sandbox_share_the_workspace_and_nothing_else",),
+    ),
+    Difference(
+        MICROVM,
+        "a processor of software is a boundary in part, so that a strict policy is refused",
+        ("test_a_strict_policy_opens_only_where_every_control_is_whole",),
+    ),
+    Difference(
+        MICROVM,
+        "a processor of software is slow: what takes long elsewhere takes longer than the run may",
+        (
+            "test_more_connections_than_a_sandbox_may_have_are_refused_and_the_rest_goes_on",
+            "test_a_program_that_misuses_its_link_loses_its_session_and_no_more",
+        ),
+        is_certain=False,
+    ),
+    Difference(
         CLUSTER,
         "a worker is another process, which the test does not change and whose warnings it does not see",
         (

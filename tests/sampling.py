@@ -28,7 +28,19 @@ import pytest
 
 ONE_IN = 4
 # Of the contract and of the attacks, in `make test`; `make test-all` has all of them.
-ON_MACHINES: frozenset[str] = frozenset()
+ON_MACHINES = frozenset(
+    {
+        "test_the_workspace_is_shared_by_the_runs_of_a_sandbox",
+        "test_an_exit_is_told_with_its_code",
+        "test_processes_left_behind_do_not_hold_up_the_end",
+        "test_what_is_written_a_program_reads_and_the_other_way_round",
+        "test_a_limit_on_processes_is_each_runs_own",
+        "test_state_lives_on_between_runs",
+        "test_http_goes_out",
+        "test_what_no_rule_allows_is_refused_at_once_and_told",
+        "test_packages_come_beside_those_of_the_policy",
+    }
+)
 Amount = TypeVar("Amount", int, float)
 
 

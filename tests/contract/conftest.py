@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import differences
 import engine
@@ -55,11 +55,13 @@ ON_CLUSTER = (
 )
 # Its names and upstreams are known to the gateway of the test process; a worker is another one.
 NOT_ON_CLUSTER = ("test_network.py",)
+# A machine shares no folder with the host, which tests/live/test_microvm.py shows.
+NOT_ON_MACHINES = ("test_mounts.py",)
 NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reasons = (_takes_too_long, _lacks_language, _is_of_client, _is_shown_by_remote)
+    reasons = (_takes_too_long, _lacks_language, _is_of_client, _is_shown_by_remote, _is_of_mounts)
     items[:] = [item for item in items if not any(reason(item) for reason in reasons)]
     differences.mark(items)
 
@@ -68,6 +70,10 @@ def _takes_too_long(item: pytest.Item) -> bool:
     """These are about interpreters and compilers, not about the backend, and gVisor, or a processor of
     software, takes many minutes for them."""
     return item.path.name in NOT_ON_GVISOR and differences.backend_of(item) in ("gvisor", machines.BACKEND)
+
+
+def _is_of_mounts(item: pytest.Item) -> bool:
+    return item.path.name in NOT_ON_MACHINES and differences.backend_of(item) == machines.BACKEND
 
 
 def _is_of_client(item: pytest.Item) -> bool:
@@ -153,7 +159,7 @@ def elsewhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     server: RunningServer = request.getfixturevalue("server")
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)
-    module: ModuleType = request.module  # pyright: ignore[reportUnknownMemberType]
+    module = cast("ModuleType", request.module)  # pyright: ignore[reportUnknownMemberType]
     opener = connect(server.url, server.key).sandbox
     monkeypatch.setattr(module, "AsyncSandbox", opener, raising=False)
     monkeypatch.setattr("containers.AsyncSandbox", opener)
@@ -263,7 +269,12 @@ def shared_box(
     request: pytest.FixtureRequest, make_policy: Callable[..., Policy], async_containers: OpenContainers[AsyncSandbox]
 ) -> LendSandbox:
     """Opens what `lend_box` does. A test of what ends with a sandbox opens its own."""
-    return lambda **sections: lent(async_containers, make_policy(**sections), request.node)
+
+    def lend(**sections: object) -> AbstractAsyncContextManager[AsyncSandbox]:
+        item: pytest.Item = request.node  # pyright: ignore[reportUnknownMemberType]
+        return lent(async_containers, make_policy(**sections), item)
+
+    return lend
 
 
 def _is_emptied(box: Sandbox) -> bool:

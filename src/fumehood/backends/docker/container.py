@@ -49,6 +49,9 @@ class Container:
     def is_alive(self) -> bool:
         return not self.bridge.is_over
 
+    async def rest(self) -> None:
+        """A container that waits costs nothing."""
+
     async def answers(self) -> bool:
         return self.is_alive and await self.bridge.answers(_ANSWER_SECONDS)
 

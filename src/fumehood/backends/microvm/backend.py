@@ -23,12 +23,16 @@ from fumehood.backends.native import enforcement as native
 from fumehood.backends.native.host_facts import HostFacts, detect
 from fumehood.backends.relay.link import RelayLink
 from fumehood.backends.relay.loop import BackendLoop
-from fumehood.backends.relay.pool import GuestPool
+from fumehood.backends.relay.pool import MOST_SPARE, GuestPool
 from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.errors import FumehoodError, UnenforceableError
 from fumehood.host.interpreter import own_interpreter
 from fumehood.policy import Policy
 from fumehood.tenant import LOCAL, Tenant
+
+_PART_OF_MEMORY = 0.1
+# What a copy has for itself before its first run, with QEMU's own memory.
+_SPARE_BYTES = 128 * 1024 * 1024
 
 
 class MicroVMBackend:
@@ -44,7 +48,7 @@ class MicroVMBackend:
     def _open_parts(self) -> None:
         self._confinement = Confinement(self._facts)
         self._templates = MachineTemplates(self._confinement)
-        self._pool = GuestPool[Machine]()
+        self._pool = GuestPool[Machine](_most_spare())
 
     def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
         enforcement.refuse_unknown(policy)
@@ -138,6 +142,13 @@ class MicroVMBackend:
         await self._templates.close()
         await anyio.to_thread.run_sync(self._confinement.close)
         self._open_parts()
+
+
+def _most_spare() -> int:
+    """How many machines may wait for a sandbox: what they hold in memory is a small part of what is free now."""
+    with open("/proc/meminfo", encoding="ascii") as stream:
+        free = next(int(line.split()[1]) * 1024 for line in stream if line.startswith("MemAvailable"))
+    return max(1, min(MOST_SPARE, int(free * _PART_OF_MEMORY) // _SPARE_BYTES))
 
 
 def _refuse_other_python(image: MachineImage, packages: PackageFolder | None) -> None:

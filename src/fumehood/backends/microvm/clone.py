@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +84,21 @@ class Machine:
     def is_alive(self) -> bool:
         return not self.bridge.is_over
 
+    async def rest(self) -> None:
+        """Stops the machine, which takes no processor then, until `answers` is asked."""
+        await self._control.call("stop")
+        self._is_paused = True
+
+    async def _wake(self) -> None:
+        """Lets it go on, with the time of now."""
+        if self._is_paused:
+            self._is_paused = False
+            self.bridge.set_clock(time.time_ns())
+            with suppress(StepFailedError):  # QEMU is gone, which the bridge says
+                await self._control.call("cont")
+
     async def answers(self) -> bool:
+        await self._wake()
         return self.is_alive and await self.bridge.answers(_ANSWER_SECONDS)
 
     async def is_lost(self, overdue_seconds: float) -> bool:

@@ -83,17 +83,17 @@ class MachineTemplates:
 
     async def _make(self, key: str, image: MachineImage, machine: MachineDescription) -> MachineTemplate:
         folder = await anyio.to_thread.run_sync(make_folder, "templates")
-        found = await anyio.to_thread.run_sync(_load, folder / key, machine)
+        found = await anyio.to_thread.run_sync(load_template, folder / key, machine)
         if found is not None:
             return found
         lock = await anyio.to_thread.run_sync(lock_exclusive, folder / f"{key}.lock")
         with closing(lock):
             # Another process may have made it meanwhile.
-            found = await anyio.to_thread.run_sync(_load, folder / key, machine)
+            found = await anyio.to_thread.run_sync(load_template, folder / key, machine)
             if found is not None:
                 return found
             template = await _boot(self._confinement, image, machine)
-            await anyio.to_thread.run_sync(_save, folder, key, template)
+            await anyio.to_thread.run_sync(save_template, folder, key, template)
             return template
 
     async def close(self) -> None:
@@ -210,7 +210,7 @@ def _in_memory(path: Path, stack: ExitStack) -> int:
 # On disk.
 
 
-def _load(folder: Path, machine: MachineDescription) -> MachineTemplate | None:
+def load_template(folder: Path, machine: MachineDescription) -> MachineTemplate | None:
     """None where there is none, or one that is not complete."""
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
@@ -231,7 +231,7 @@ def _load(folder: Path, machine: MachineDescription) -> MachineTemplate | None:
     return MachineTemplate(machine, copies[0], copies[1])
 
 
-def _save(folder: Path, key: str, template: MachineTemplate) -> None:
+def save_template(folder: Path, key: str, template: MachineTemplate) -> None:
     """Complete or not at all. A disk that is full costs the next process a boot, and no more."""
     with suppress(OSError):
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder))

@@ -26,6 +26,10 @@ _MOST_REMEMBERED = 256
 
 
 class PooledGuest(Protocol):
+    async def rest(self) -> None:
+        """Before it waits for a sandbox: it need not do anything until `answers` is asked."""
+        ...
+
     async def answers(self) -> bool: ...
 
     async def close(self) -> None: ...
@@ -35,7 +39,8 @@ Guest = TypeVar("Guest", bound=PooledGuest)
 
 
 class GuestPool(Generic[Guest]):
-    def __init__(self) -> None:
+    def __init__(self, most_spare: int = MOST_SPARE) -> None:
+        self._most_spare = most_spare
         self._spares: OrderedDict[str, tuple[Guest, float]] = OrderedDict()
         self._taken_at: OrderedDict[str, float] = OrderedDict()
         self._refills: set[asyncio.Task[None]] = set()
@@ -81,6 +86,7 @@ class GuestPool(Generic[Guest]):
         try:
             await asyncio.sleep(_REFILL_DELAY_SECONDS)
             guest = await start()
+            await guest.rest()
         except FumehoodError:
             return  # opening the next sandbox fails in the same way, and raises the error
         finally:
@@ -89,7 +95,7 @@ class GuestPool(Generic[Guest]):
             await guest.close()
             return
         self._spares[key] = (guest, time.monotonic())
-        if len(self._spares) > MOST_SPARE:
+        if len(self._spares) > self._most_spare:
             _, (oldest, _) = self._spares.popitem(last=False)
             self.discard(oldest)
         asyncio.get_running_loop().call_later(SPARE_SECONDS, self._expire, key, guest)

@@ -22,6 +22,9 @@ class Design:
         self.started += 1
         return cast("Container", self)
 
+    async def rest(self) -> None:
+        """As it is."""
+
     async def answers(self) -> bool:
         return True
 
@@ -31,10 +34,10 @@ class Design:
 
 async def started_after_taking(times: int) -> int:
     """How many there were, with those that are spare, before all of them were closed."""
-    design, containers = Design(), pool.GuestPool()
+    design, containers = Design(), pool.GuestPool[Container]()
     for _ in range(times):
         await containers.take("a policy", design.start)
-    for refill in list(containers._refills):
+    for refill in list(containers._refills):  # pyright: ignore[reportPrivateUsage]
         await refill
     started = design.started
     await containers.close()

@@ -1,0 +1,90 @@
+"""Machines: a sandbox with a kernel of its own, from the pool and restored, against `docker run`; memory of copies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from benchmarks import rivals
+from fumehood.cli.bench.measurement import Row, command, in_turns
+from fumehood.errors import FumehoodError
+from fumehood.policy import Policy
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+
+_RUNTIMES = {"docker run": (), "docker run with runsc": ("--runtime", "runsc")}
+_COPIES = 20
+_MIB = 1024 * 1024
+_SMALL = {"resources": {"memory": "64M"}}
+
+
+async def measure(rounds: int) -> AsyncIterator[Row]:
+    few = max(3, rounds // 6)
+    policy = Policy(backend="microvm")
+    try:
+        await _use_once(policy)
+    except FumehoodError as error:
+        yield Row("microvm: fresh, from the pool / docker run", missing=str(error).splitlines()[0][:60])
+        return
+    for name, options in _RUNTIMES.items():
+        rival = rivals.docker(*options)
+        if rival is None:
+            yield Row(f"microvm: fresh, from the pool / {name}", missing="no Docker engine with an image answers")
+            continue
+        ours, baseline, _ = await in_turns(few, partial(_use_once, policy), command(rival), partial(anyio.sleep, 5))
+        yield Row(f"microvm: fresh, from the pool / {name}", ours, against=baseline, budget="<= 1.0x")
+        restored, baseline = await in_turns(few, _Restored().use, command(rival))
+        yield Row(f"microvm: fresh, restored / {name}", restored, against=baseline)
+    async with AsyncSandbox(policy) as box:
+        again, _ = await in_turns(few, lambda: box.run(rivals.PROGRAM), partial(anyio.sleep, 0))
+        yield Row("microvm: run in an open sandbox", again)
+    yield await _memory()
+
+
+class _Restored:
+    """A policy that was never used is in no pool; its template is the one of all that have as much memory."""
+
+    def __init__(self) -> None:
+        self._inodes = 50_000 + os.getpid() % 10_000
+
+    async def use(self) -> None:
+        self._inodes += 1
+        await _use_once(Policy(backend="microvm", resources={"inodes": self._inodes}))
+
+
+async def _use_once(policy: Policy) -> None:
+    async with AsyncSandbox(policy) as box:
+        result = await box.run(rivals.PROGRAM)
+        if not result.ok:
+            raise RuntimeError(f"the sandboxed program failed: {result.stderr} {result.detail}")
+
+
+async def _memory() -> Row:
+    """What so many copies hold that is theirs alone, after a run in each."""
+    policy = Policy(backend="microvm", **_SMALL)
+    async with AsyncExitStack() as stack:
+        for _ in range(_COPIES):
+            box = await stack.enter_async_context(AsyncSandbox(policy))
+            await box.run(rivals.PROGRAM)
+        private = sum(map(_private_bytes, _emulators()))
+    return Row(f"microvm: memory of {_COPIES} copies, each with a run", private / _MIB, unit="MiB")
+
+
+def _emulators() -> list[int]:
+    found: list[int] = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if "qemu-system" in os.readlink(f"/proc/{name}/exe"):
+                found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def _private_bytes(process: int) -> int:
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))

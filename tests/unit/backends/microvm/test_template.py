@@ -1,0 +1,103 @@
+"""Which template a machine continues from: its own, and never one of another build, processor or image."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fumehood.backends.microvm import template
+from fumehood.backends.microvm.image import MachineImage
+from fumehood.backends.microvm.machine import Emulator, describe, qemu_argv
+from fumehood.backends.relay import bootstrap
+
+MIB = 1024 * 1024
+EMULATOR = Emulator("/usr/bin/qemu-system-x86_64", "a build")
+MACHINE = describe(EMULATOR, 64 * MIB)
+IMAGE = MachineImage(
+    name="x:latest",
+    folder=Path("/nowhere"),
+    digest="sha256:1",
+    release="6.1",
+    user=(1000, 1000),
+    python=(3, 11),
+    environment=None,
+    languages=(),
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(MACHINE, emulator=replace(EMULATOR, build="another build")),
+        replace(MACHINE, cpu="Haswell"),
+        replace(MACHINE, ram_bytes=2 * MACHINE.ram_bytes),
+    ],
+)
+def test_another_build_processor_or_size_is_another_template(other: object) -> None:
+    assert template.template_key(IMAGE, other) != template.template_key(IMAGE, MACHINE)  # type: ignore[arg-type]
+
+
+def another_guest(*_: object) -> bytes:
+    return b"another guest"
+
+
+def test_another_image_or_guest_is_another_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = template.template_key(IMAGE, MACHINE)
+    assert template.template_key(replace(IMAGE, digest="sha256:2"), MACHINE) != usual
+    monkeypatch.setattr(bootstrap, "packed", another_guest)
+    assert template.template_key(IMAGE, MACHINE) != usual
+
+
+def kept(folder: Path) -> Path:
+    """As a machine leaves it: mostly empty memory, and a state."""
+    ram, state = os.memfd_create("ram"), os.memfd_create("state")
+    os.ftruncate(ram, MACHINE.ram_bytes)
+    os.pwrite(ram, b"content", 5 * MIB)
+    os.write(state, b"state")
+    template.save_template(folder, "key", template.MachineTemplate(MACHINE, ram, state))
+    os.close(ram)
+    os.close(state)
+    return folder / "key"
+
+
+def test_a_template_is_loaded_as_it_was_saved_and_cannot_be_written(tmp_path: Path) -> None:
+    found = template.load_template(kept(tmp_path), MACHINE)
+    assert found is not None
+    assert os.pread(found.ram, 7, 5 * MIB) == b"content"
+    assert os.fstat(found.ram).st_size == MACHINE.ram_bytes
+    assert os.fstat(found.ram).st_blocks * 512 < MIB
+    for descriptor in (found.ram, found.state):
+        with pytest.raises(PermissionError):
+            os.pwrite(descriptor, b"x", 0)
+    found.close()
+
+
+@pytest.mark.parametrize("damage", ["no facts", "other facts", "no memory", "half a state"])
+def test_a_template_that_is_not_whole_is_not_loaded(tmp_path: Path, damage: str) -> None:
+    place = kept(tmp_path)
+    match damage:
+        case "no facts":
+            (place / template.FACTS).unlink()
+        case "other facts":
+            (place / template.FACTS).write_text(json.dumps({"ram_bytes": 1, "state_bytes": 5}))
+        case "no memory":
+            (place / template.RAM).unlink()
+        case _:
+            (place / template.STATE).chmod(0o600)
+            (place / template.STATE).write_bytes(b"st")
+    assert template.load_template(place, MACHINE) is None
+
+
+def test_a_machine_has_two_disks_two_ports_and_no_network() -> None:
+    words = qemu_argv(MACHINE, is_shared=False, is_restored=True)
+    devices = [word.partition(",")[0] for before, word in pairwise(words) if before == "-device"]
+    assert devices == ["virtio-serial-pci", "virtserialport", "virtserialport", "virtio-blk-pci", "virtio-blk-pci"]
+    assert {"-nodefaults", "-no-user-config"} <= set(words)
+    assert not {"-netdev", "-nic", "-net", "-virtfs", "-fsdev"} & set(words)
+    assert all("read-only=on" in word for before, word in pairwise(words) if before == "-blockdev")
+    assert "share=off" in " ".join(words)
