@@ -140,8 +140,7 @@ def test_the_one_who_asked_cannot_answer_and_pages_are_for_scopes(browser: Brows
         for path in ("/audit", f"/approvals/{asked['id']}"):
             visitor.go(path)
             expect(visitor.page.locator("h1")).to_have_text("Not allowed")
-        run = scene.newest("run.finished").run_id
-        visitor.go(f"/runs/{run}")
+        visitor.go(f"/runs/{scene.run('print(1)')['run_id']}")
         expect(visitor.page.locator("h1")).to_have_text("Not found")
         visitor.go("/")
         visitor.page.get_by_role("button", name="Sign out").click()
