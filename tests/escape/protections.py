@@ -126,9 +126,9 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "minimal-root": [
         Patch(
             CELL_SPEC,
-            "    interpreter = facts.interpreter\n",
+            "    links |= _interpreter_links(facts)",
             f"    binds += [_read_only(place) for place in {HOST_PLACES} if os.path.exists(place)]\n"
-            "    interpreter = facts.interpreter\n",
+            "    links |= _interpreter_links(facts)",
         ),
         Patch(CELL_SPEC, '    "/var/tmp": "../tmp",', "    #"),
     ],
