@@ -85,9 +85,11 @@ def copied_repository() -> Iterator[Path]:
         for name in ("src", "tests", "scripts", "docs"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         settings = (ROOT / "pyproject.toml").read_text()
-        (copy / "pyproject.toml").write_text(
-            settings.replace('pythonpath = ["tests"]', 'pythonpath = ["src", "tests"]')
-        )
+        if "\npythonpath = [" not in settings:
+            sys.exit(
+                "pyproject.toml has no list `pythonpath` any more: the attacks would meet the original, not the copy"
+            )
+        (copy / "pyproject.toml").write_text(settings.replace("\npythonpath = [", '\npythonpath = ["src", '))
         (copy / ".venv").symlink_to(ROOT / ".venv")
         yield copy
 

@@ -13,6 +13,7 @@ ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation/run.py", f"{GUEST}/isolation/rootf
 PROGRAM, ENDING, SERVICE = f"{GUEST}/program/start.py", f"{GUEST}/program/shutdown.py", f"{GUEST}/cell/service.py"
 CELL_SPEC, CELLS, PRESTART = f"{NATIVE}/cell_spec.py", f"{NATIVE}/cells.py", f"{NATIVE}/prestart.py"
 LANDLOCK, SUPERVISION = f"{GUEST}/isolation/landlock.py", f"{GUEST}/cell/supervision.py"
+TEMPLATE = f"{GUEST}/cell/template.py"
 RUN_IO = f"{RUNS}/run_io.py"
 
 # What a root that is not minimal would show.
@@ -112,18 +113,22 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "ipc-namespace": [Patch(ISOLATION, "| kernel.CLONE_NEWIPC)", ")")],
     "process-namespace": [
-        Patch(SUPERVISION, "kernel.unshare(kernel.CLONE_NEWPID)", "pass"),
-        Patch(SUPERVISION, "self._forker.return_to(kernel.CLONE_NEWPID)", "pass"),
-        Patch(SUPERVISION, "_, status, used =", "os.kill(self._process, 9); _, status, used ="),
+        Patch(TEMPLATE, "self._part_processes.make()", "pass"),
+        Patch(TEMPLATE, "self._rejoin_processes.make()", "pass"),
+        Patch(
+            SUPERVISION,
+            "return self._forker.template.bury(self._process)",
+            "os.kill(self._process, 9); return self._forker.template.bury(self._process)",
+        ),
         Patch(SUPERVISION, "        self._cgroups.remove()", "        pass"),
     ],
     # Files.
     "minimal-root": [
         Patch(
             CELL_SPEC,
-            "    interpreter = facts.interpreter\n",
+            "    links |= _interpreter_links(facts)",
             f"    binds += [_read_only(place) for place in {HOST_PLACES} if os.path.exists(place)]\n"
-            "    interpreter = facts.interpreter\n",
+            "    links |= _interpreter_links(facts)",
         ),
         Patch(CELL_SPEC, '    "/var/tmp": "../tmp",', "    #"),
     ],
@@ -333,7 +338,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "text-checked": [Patch("sandbox/request.py", "if len(_encoded(text, what)) > _MAX_ARGUMENT_BYTES:", "if 0:")],
     "scripts-by-path": [
-        Patch(PROGRAM, "(source)\n    return path", "(source)\n    os.chdir(RUN_FOLDER)\n    return name"),
+        Patch(PROGRAM, "(descriptor)\n    return path", "(descriptor)\n    os.chdir(RUN_FOLDER)\n    return name"),
     ],
     "request-before-source": [
         Patch(
@@ -346,8 +351,14 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(
             SERVICE,
             "self._waiting.append((message, descriptors))",
-            "self._waiting.append((message, descriptors)); vars(self).setdefault('read', []).append("
-            "wire.read_sealed_file(descriptors[1]))",
+            "self._waiting.append((message, descriptors)); RunTemplate.read = wire.read_sealed_file(descriptors[1])[1]",
+        ),
+        Patch(TEMPLATE, "[_WISH.pack(_FORK, how, 0)]", "[_WISH.pack(_FORK, how, 0), getattr(self, 'read', b'')]"),
+        Patch(TEMPLATE, "receive(_WISH.size, ", "receive(60_000, "),
+        Patch(
+            TEMPLATE,
+            "_WISH.unpack(data)",
+            "_WISH.unpack(data[: _WISH.size]); vars(self).setdefault('read', []).append(data)",
         ),
     ],
     # Limits.

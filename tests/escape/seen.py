@@ -1,4 +1,7 @@
-"""SEEN.md: which attacks succeeded without which protection. `ablation.py` writes its table, people write the rest."""
+"""SEEN.md: which attacks succeeded without which protection. `ablation.py` writes its table, people write the rest.
+
+NOTICED.md is the same for the trials of `hood prove`, by `proof_ablation.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Set
 from pathlib import Path
 
 DOCUMENT = Path(__file__).with_name("SEEN.md")
+NOTICED = Path(__file__).with_name("NOTICED.md")
 _ROW = re.compile(r"^\| `(.+)`( \(rootless\))? \| (.*) \|\n", re.MULTILINE)
+_NOTICED_ROW = re.compile(r"^\| `(.+?)` \| (.+) \|$", re.MULTILINE)
 _NAME = re.compile(r"`(test_\w+)`")
 _HEAD = "|---|---|\n"
 ROOTLESS = " (rootless)"
@@ -36,3 +41,14 @@ def _line(row: str, tests: Set[str]) -> str:
     protections = row.removesuffix(ROOTLESS)
     suffix = row.removeprefix(protections)
     return f"| `{protections}`{suffix} | {', '.join(f'`{test}`' for test in sorted(tests))} |\n"
+
+
+def noticed() -> dict[str, str]:
+    """What a proof tells, by what was taken away."""
+    return dict(_NOTICED_ROW.findall(NOTICED.read_text()))
+
+
+def keep_noticed(row: str, told: str) -> None:
+    rows = noticed() | {row: told}
+    table = "".join(f"| `{name}` | {rows[name]} |\n" for name in sorted(rows))
+    NOTICED.write_text(NOTICED.read_text().partition(_HEAD)[0] + _HEAD + table)

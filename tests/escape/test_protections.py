@@ -12,6 +12,7 @@ import pytest
 
 from escape import seen
 from escape.protections import AIMED_AT, COMBINATIONS, ONLY_TOGETHER, PROTECTIONS
+from fumehood.proof.trials import TRIALS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "fumehood"
 
@@ -40,3 +41,10 @@ def test_every_attack_was_seen_to_succeed_or_has_a_reason_why_not() -> None:
 def test_what_was_seen_can_be_seen_again() -> None:
     chosen = {name for name in PROTECTIONS if name not in ONLY_TOGETHER} | {", ".join(names) for names in COMBINATIONS}
     assert {row.removesuffix(seen.ROOTLESS) for row in seen.rows()} <= chosen
+
+
+def test_what_a_proof_notices_is_of_known_protections_and_trials() -> None:
+    rows = seen.noticed()
+    assert set(rows) <= set(PROTECTIONS)
+    named = {name for row in rows.values() for name in row.partition(": ")[2].split(", ") if name}
+    assert named <= {trial.name for trial in TRIALS}

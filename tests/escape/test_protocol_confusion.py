@@ -238,7 +238,8 @@ async def test_a_child_that_is_given_to_the_supervisor_does_not_hold_it_up(make_
     async with make_sandbox() as attacker, make_sandbox() as neighbour:
         result = await attacker.run(program(code, number=number_of("clone")), timeout=2)
         assert result.cause is Cause.EXIT
-        assert await attack(neighbour, "found = 42") == 42
+        for _ in range(4):  # more than were on standby before
+            assert await attack(neighbour, "found = 42") == 42
 
 
 async def test_signals_that_the_program_sends_to_its_group_end_the_program_alone(sandbox: AsyncSandbox) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from live.loaded_hood import start_interpreter, start_python
@@ -30,7 +31,7 @@ from fumehood.server.tenants.quotas import Quota, set_limit
 from fumehood.server.tenants.tenants import create_tenant
 
 _LISTENING = re.compile(r"listening at (\S+), for E2B's SDKs at (\S+)")
-_PLENTY = 1e9
+_PLENTY = 1e14
 _SECONDS_TO_START = 60.0
 _LAUNCHER = Path(__file__).with_name("server_launcher.py")
 
@@ -66,7 +67,7 @@ class ServerProcess:
     def is_ready(self) -> bool:
         return httpx.get(f"{self.url}/v1/health/ready", timeout=30).status_code == 200
 
-    def e2b_options(self, key: str) -> dict[str, str]:
+    def e2b_options(self, key: str) -> dict[str, Any]:
         """For `Sandbox.create` of E2B's SDK."""
         return {"api_key": key, "api_url": self.e2b_url, "sandbox_url": self.e2b_url}
 
@@ -144,9 +145,15 @@ class ServerFolder:
         return found[1], found[2]
 
     def rows(self) -> list[tuple[str, str, str | None, str | None]]:
-        """Tenant, id, instance, and cause of the end of each sandbox; of an SQLite file."""
+        """Tenant, id, instance, and cause of the end of each sandbox."""
+        statement = "SELECT tenant, id, instance, cause FROM sandboxes"
+        if self.database.startswith("postgresql:"):
+            import psycopg
+
+            with psycopg.connect(self.database) as connection:
+                return connection.execute(statement).fetchall()
         with closing(sqlite3.connect(self.database.removeprefix("sqlite:///"))) as connection:
-            return connection.execute("SELECT tenant, id, instance, cause FROM sandboxes").fetchall()
+            return connection.execute(statement).fetchall()
 
     def records(self, tenant: str) -> list[Record]:
         with closing(open_store(self._log(tenant))) as store:

@@ -48,17 +48,28 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         server.send_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("name", ["fibonacci_team", "messages"])
-def test_the_example_agents_and_teams(place: Place, name: str) -> None:
+EXAMPLES = {
+    "agent/solve.py": ("Read-only file system", "On record: 4 tasks"),  # its policy mounts files of the client
+    "agent/fibonacci_team.py": ("APPROVED",),
+    "agent/shell.py": ("water the plants",),
+    "agent/analyst.py": ("out/units.png: image/png",),
+    "agent/messages.py": ("338350",),
+    "analyst/analyse.py": ("out/revenue.png: image/png", "Read-only file system"),
+    "autogen/agent.py": (),
+    "inspect_ai/evaluate.py": (),
+}
+WITH_FOLDER = ("agent/analyst.py", "analyst/analyse.py")
+
+
+@pytest.mark.timeout(300)  # two of them install packages
+@pytest.mark.some_parameters
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_agents_and_teams(place: Place, name: str, tmp_path: Path) -> None:
     before = place.runs()
-    done = run_python(ROOT / "examples" / "agent" / f"{name}.py", env={**os.environ, **place.variables})
+    folder = [tmp_path] if name in WITH_FOLDER else []
+    done = run_python(ROOT / "examples" / name, *folder, env={**os.environ, **place.variables}, timeout=280)
     assert done.returncode == 0, done.stderr
-    ends = {
-        "fibonacci_team": "APPROVED",
-        "shell": "water the plants",
-        "messages": "338350",
-    }
-    assert ends[name] in done.stdout
+    assert [words for words in EXAMPLES[name] if words not in done.stdout] == []
     assert place.runs() > before
 
 

@@ -133,6 +133,26 @@ async def test_the_outer_process_of_a_cell_is_killed() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_process_that_runs_are_copies_of_is_killed() -> None:
+    policy = Policy(resources={"memory": "214M"})
+    before = set(cells_of(os.getpid()))
+    async with AsyncSandbox(policy) as box:
+        stream = box.stream(WAIT)
+        await anext(stream)
+        (outer,) = set(cells_of(os.getpid())) - before
+        (cell,) = children_of(outer)
+        (template,) = children_of(cell)
+        processes = descendants(cell)
+        os.kill(template, signal.SIGKILL)
+        events = [event async for event in stream]
+        assert isinstance(events[-1], Finished)
+        assert events[-1].result.cause is Cause.LOST
+        wait_until(lambda: not any(map(is_alive, processes)), 2.0, "every process of the cell is gone")
+    async with AsyncSandbox(policy) as box:
+        assert (await box.run("print('new')")).stdout == "new\n"
+
+
+@pytest.mark.anyio
 async def test_a_sandbox_that_was_not_used_yet_moves_to_a_new_cell() -> None:
     policy = Policy(resources={"memory": "213M"})
     before = set(cells_of(os.getpid()))

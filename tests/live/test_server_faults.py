@@ -29,6 +29,7 @@ from fumehood.errors import FumehoodError, LostError
 from fumehood.events import Finished
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.results import Cause
+from fumehood.server.identity.keys import e2b_spelling
 
 TEXT = "version: 1\nfilesystem: {outputs: ['**']}\nresources: {timeout: 10m}\n"
 POLICY = {"base": TEXT, "kept": TEXT + "audit: {output: full}\n"}
@@ -228,6 +229,10 @@ async def test_a_key_that_is_revoked_ends_what_it_streams(tmp_path: Path) -> Non
             await anext(stream)
             remote = await E2bSandbox.create("base", timeout=600, **server.e2b_options(keys.e2b))
             command = await remote.commands.run("while true; do echo x; sleep 0.05; done", background=True)
+            theirs = server.e2b_options(e2b_spelling(keys.second))
+            shared = await E2bSandbox.create("base", timeout=600, **theirs)
+            joined = await E2bSandbox.connect(shared.sandbox_id, **server.e2b_options(keys.e2b))
+            reading = await joined.commands.run("while true; do echo x; sleep 0.05; done", background=True)
             opened = client.post("/sandboxes", json={"policy": "base"}).raise_for_status().json()["id"]
             headers = {"Accept": "application/x-ndjson"}
             with client.stream("POST", f"/sandboxes/{opened}/runs", json={"code": STEADY}, headers=headers) as answer:
@@ -240,8 +245,12 @@ async def test_a_key_that_is_revoked_ends_what_it_streams(tmp_path: Path) -> Non
             events = [event async for event in stream]
             assert isinstance(events[-1], Finished)
             assert events[-1].result.cause is Cause.LOST
-            with pytest.raises((SandboxException, httpx.HTTPError)):
-                await command.wait()
+            for each in (command, reading):
+                with pytest.raises((SandboxException, httpx.HTTPError)):
+                    await each.wait()
+            with pytest.raises(SandboxException):
+                await joined.commands.run("echo 1")
+            assert (await shared.commands.run("echo 1")).stdout == "1\n"  # which another key has opened
         assert client.get("/sandboxes").status_code == 401
         with server.client(keys.second) as other:
             gone = other.get(f"/sandboxes/{opened}")

@@ -230,6 +230,27 @@ class FileOut(AuditEvent):
 
 
 @frozen
+class FileOutBegun(AuditEvent):
+    """Before the first bytes of a large file leave. `file.out` follows before the last ones do, or `file.broken`."""
+
+    kind = "file.begun"
+
+    path: str
+    size: int
+
+
+@frozen
+class FileOutBroken(AuditEvent):
+    """A file that had begun to leave did not leave as a whole."""
+
+    kind = "file.broken"
+
+    path: str
+    size: int
+    """How many bytes may have left."""
+
+
+@frozen
 class FileRemoved(AuditEvent):
     """A file of the host's is deleted because programs deleted their copy of it, and a person agreed."""
 

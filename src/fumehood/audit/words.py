@@ -109,6 +109,8 @@ def _summary(record: Shown) -> str:
             return _finished(data)
         case "file.in" | "file.out":
             return f"{data.get('path')}, {_size(data.get('size'))}, {_short(data.get('sha256'))}"
+        case "file.begun" | "file.broken":
+            return f"{data.get('path')}, {_size(data.get('size'))}"
         case "file.removed":
             return f"{data.get('path')}, at {data.get('target')}"
         case "artifacts.found":

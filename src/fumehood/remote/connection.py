@@ -44,11 +44,19 @@ class Opened:
 class SandboxConnection:
     """`place` is the server's URL, and `wishes` describe the sandbox.
 
-    `progress` gets a line for each step of a long opening.
+    `progress` gets a line for each step of a long opening. `prepare` is called before it, and adds to the wishes.
     """
 
-    def __init__(self, place: str, dial: Dial, wishes: Header, progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        place: str,
+        dial: Dial,
+        wishes: Header,
+        progress: Callable[[str], None] | None = None,
+        prepare: Callable[[], Awaitable[Header]] | None = None,
+    ) -> None:
         self.place, self._dial, self._wishes, self._progress = place, dial, wishes, progress
+        self._prepare = prepare
         self.conversations = Conversations(_refuse, is_client=True)
         self._opened: Opened | None = None
         self._task: asyncio.Task[None] | None = None
@@ -65,8 +73,9 @@ class SandboxConnection:
     async def open(self) -> None:
         carrier: MessageCarrier | None = None
         try:
+            more = {} if self._prepare is None else await self._prepare()
             carrier = await self._dial()
-            answer = await self._greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._wishes})
+            answer = await self._greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._wishes, **more})
             self._opened = _unpack_opened(answer)
         except (CarrierLostError, FrameError) as error:
             if carrier is not None:

@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fumehood.errors import QuotaError
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.link import Link, LinkClosedError
+from fumehood.remote.memory import LinkMemory, MemoryAccount
 
 WINDOW_BYTES = 256 * 1024
 _PART_BYTES = 60 * 1024
@@ -44,6 +46,9 @@ class _Received(NamedTuple):
     """Of the window, which it takes until it is received."""
     part_bytes: int
     header_bytes: int
+    memory_bytes: int
+    refusal: QuotaError | None = None
+    """In place of a message that there was no room for."""
 
 
 class RemoteConversation:
@@ -90,7 +95,10 @@ class RemoteConversation:
         await self._all.link.send({"c": self.number, **header}, body)
 
     async def receive(self) -> ConversationMessage | None:
-        """The next message; None when the other end has said that there is none."""
+        """The next message; None when the other end has said that there is none.
+
+        QuotaError for one that there was no room for in the memory of this end.
+        """
         while not self._inbox:
             if self._ended_by_them:
                 return None
@@ -100,19 +108,21 @@ class RemoteConversation:
         self._let_go()
         received = self._in_use = self._inbox.popleft()
         self._owe(received.body_bytes + _MESSAGE_BYTES)
+        if received.refusal is not None:
+            raise received.refusal
         return received.message
 
     def _let_go(self) -> None:
         done, self._in_use = self._in_use, None
         if done is not None:
-            self._all.release(done.part_bytes, done.header_bytes)
+            self._all.release(done.part_bytes, done.header_bytes, done.memory_bytes)
 
     def stop_counting(self) -> None:
         """It is over. What was not received yet can be, and is gone with its receiver."""
         self._let_go()
         for waiting in self._inbox:
-            self._all.release(waiting.part_bytes, waiting.header_bytes)
-        self._inbox = deque(each._replace(part_bytes=0, header_bytes=0) for each in self._inbox)
+            self._all.release(waiting.part_bytes, waiting.header_bytes, waiting.memory_bytes)
+        self._inbox = deque(each._replace(part_bytes=0, header_bytes=0, memory_bytes=0) for each in self._inbox)
 
     def end(self) -> None:
         """There is nothing more to say from this end."""
@@ -218,11 +228,17 @@ class RemoteConversation:
 class Conversations:
     """All of one link. `begun` is called for each that the other end begins, when its first message is there.
 
-    Those of the client have odd numbers, those of the server even ones.
+    Those of the client have odd numbers, those of the server even ones. `account` bounds what several links hold
+    together.
     """
 
     def __init__(
-        self, begun: Callable[[RemoteConversation], None], *, is_client: bool, limits: Limits | None = None
+        self,
+        begun: Callable[[RemoteConversation], None],
+        *,
+        is_client: bool,
+        limits: Limits | None = None,
+        account: MemoryAccount | None = None,
     ) -> None:
         self.link = Link(self._take)
         self._begun, self._limits = begun, limits or Limits()
@@ -235,6 +251,9 @@ class Conversations:
         self._unfinished = 0
         """Bytes of messages whose last part has not come yet."""
         self._held, self._held_headers = 0, 0
+        self._memory = LinkMemory(account)
+        self._refused: dict[int, QuotaError] = {}
+        """Why there is no room for a message whose last part has not come yet; its parts are not kept."""
         self._owed: deque[tuple[RemoteConversation, int]] = deque()
         """Parts whose room in the window is given back when less is held."""
 
@@ -258,11 +277,13 @@ class Conversations:
         self._greeted.discard(conversation.number)
         unfinished = len(self._parts.pop(conversation.number, b""))
         self._unfinished -= unfinished
+        self._refused.pop(conversation.number, None)
         conversation.stop_counting()
-        self.release(unfinished, 0)
+        self.release(unfinished, 0, unfinished)
 
-    def release(self, part_bytes: int, header_bytes: int) -> None:
+    def release(self, part_bytes: int, header_bytes: int, memory_bytes: int) -> None:
         """So much is not held any more; others may go on."""
+        self._memory.give(memory_bytes)
         self._held -= part_bytes
         self._held_headers -= header_bytes
         while self._owed and self._held <= self._limits.assembled_bytes:
@@ -277,6 +298,8 @@ class Conversations:
         self._open.clear()
         self._parts.clear()
         self._owed.clear()
+        self._refused.clear()
+        self._memory.give_all()
         self._unfinished = self._held = self._held_headers = 0
 
     def _take(self, header: Header, body: bytes, header_bytes: int) -> None:
@@ -327,6 +350,9 @@ class Conversations:
 
     def _keep_part(self, conversation: RemoteConversation, body: bytes) -> None:
         conversation.charge(len(body))
+        if conversation.number in self._refused or not self._has_room(conversation, len(body)):
+            conversation.give_back(len(body))
+            return
         parts = self._parts.setdefault(conversation.number, bytearray())
         self._unfinished += len(body)
         if len(parts) + len(body) > self._limits.message_bytes or self._unfinished > self._limits.assembled_bytes:
@@ -338,18 +364,35 @@ class Conversations:
         else:
             self._owed.append((conversation, len(body)))
 
+    def _has_room(self, conversation: RemoteConversation, size: int) -> bool:
+        """Without room, what there is of the message is dropped: its sender may go on, and is told at its end."""
+        refusal = self._memory.take(size)
+        if refusal is None:
+            return True
+        unfinished = len(self._parts.pop(conversation.number, b""))
+        self._unfinished -= unfinished
+        self.release(unfinished, 0, unfinished)
+        self._refused[conversation.number] = refusal
+        return False
+
     def _complete(self, conversation: RemoteConversation, header: object, body: bytes, header_bytes: int) -> None:
         if not isinstance(header, dict):
             raise FrameError("a message without a header")
-        conversation.charge(len(body))
+        conversation.charge(window_bytes := len(body))
         self._held_headers += header_bytes
         if self._held_headers > self._limits.header_bytes:
             raise FrameError("headers that are larger together than the protocol allows")
+        if conversation.number not in self._refused:
+            self._has_room(conversation, len(body))
+        refusal = self._refused.pop(conversation.number, None)
+        if refusal is not None:
+            header, body = {}, b""
         parts = self._parts.pop(conversation.number, bytearray())
         self._unfinished -= len(parts)
+        size = len(parts) + len(body)
         is_new = conversation.number % 2 != self._parity and conversation.number not in self._greeted
         message = ConversationMessage(header, bytes(parts) + body)  # pyright: ignore[reportUnknownArgumentType] - keys are text
-        conversation.add(_Received(message, len(body), len(parts), header_bytes))
+        conversation.add(_Received(message, window_bytes, len(parts), header_bytes, size, refusal))
         if is_new:
             self._greeted.add(conversation.number)
             self._begun(conversation)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
@@ -28,6 +28,7 @@ _CONFIRM_BYTES = 256 * 1024
 _CONFIRM_MESSAGES = 64
 _MAX_HEADER_BYTES = 256 * 1024
 _MAX_BODY_BYTES = 64 * 1024
+_JOINED_BYTES = 32 * 1024
 
 
 class LinkClosedError(Exception):
@@ -113,9 +114,9 @@ class Link:
     async def _write(self, carrier: MessageCarrier, sent: int) -> None:
         while True:
             self._news.clear()
-            for kept in list(islice(self._kept, max(0, sent + 1 - self._first_kept()), None)):
-                await carrier.send(kept.data)
-                sent = kept.number
+            for number, data in _joined(list(islice(self._kept, max(0, sent + 1 - self._first_kept()), None))):
+                await carrier.send(data)
+                sent = number
             if self._owes_confirmation():
                 await carrier.send(frames.encode(self._confirmation()))
             if self._is_closed and sent == self._last_sent:
@@ -160,3 +161,18 @@ class Link:
         if type(confirmed) is not int or confirmed > self._last_sent:
             raise FrameError("a confirmation of what was not sent")
         self._forget(confirmed)
+
+
+def _joined(waiting: Sequence[_Kept]) -> Iterator[tuple[int, bytes]]:
+    """Small messages that wait together are sent together, each with the number of the last of them.
+
+    A call and its end are two; waking the other end for each costs more than they do.
+    """
+    batch: list[bytes] = []
+    size = 0
+    for index, kept in enumerate(waiting):
+        batch.append(kept.data)
+        size += len(kept.data)
+        if index + 1 == len(waiting) or size + len(waiting[index + 1].data) > _JOINED_BYTES:
+            yield kept.number, b"".join(batch)
+            batch, size = [], 0

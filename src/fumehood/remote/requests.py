@@ -29,6 +29,11 @@ class ServerRequests:
         with self._answer(method, path, content, {"Content-Type": "application/json"}, query) as response:
             return _parsed(response.read())
 
+    def post_bytes(self, *path: str, content: bytes) -> JsonAnswer:
+        headers = {"Content-Type": "application/octet-stream"}
+        with self._answer("POST", path, content, headers, None) as response:
+            return _parsed(response.read())
+
     def is_there(self) -> bool:
         """Whether anything accepts connections at this address."""
         connection = self._connection()
@@ -59,7 +64,7 @@ class ServerRequests:
         self,
         method: str,
         path: tuple[str, ...],
-        body: str | Iterator[bytes] | None,
+        body: str | bytes | Iterator[bytes] | None,
         headers: Query,
         query: Query | None,
     ) -> Iterator[http.client.HTTPResponse]:
@@ -90,7 +95,7 @@ def _send(
     connection: http.client.HTTPConnection,
     method: str,
     target: str,
-    body: str | Iterator[bytes] | None,
+    body: str | bytes | Iterator[bytes] | None,
     headers: Query,
 ) -> None:
     """A server that refuses a body answers before it has read all of it, and that answer is the news."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 from urllib.parse import urlsplit
@@ -14,11 +16,12 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.guest.contract.frames import Header
 from fumehood.host.loopback import is_loopback
 from fumehood.keywords import known_keywords
-from fumehood.policy import AnyPolicy, Seconds, deny_all, read_seconds
+from fumehood.policy import AnyPolicy, Mount, Seconds, deny_all, read_policy, read_seconds
 from fumehood.policy.arguments import add_packages
 from fumehood.remote.carrier import CarrierLostError, MessageCarrier
 from fumehood.remote.connection import SandboxConnection
 from fumehood.remote.login import CA_VARIABLE, KEY_VARIABLE, URL_VARIABLE, find_login
+from fumehood.remote.mounts import mounts_of, pack_mount
 from fumehood.remote.named import RemoteNamedSandboxes
 from fumehood.remote.policies import pack_policy, wanted_policy
 from fumehood.remote.requests import ServerRequests
@@ -69,10 +72,12 @@ class Server:
     def sandbox(self, policy: AnyPolicy | None = None, **options: Unpack[SandboxOptions]) -> RemoteSandbox:
         """`async with server.sandbox("analyst") as box`: a policy of the tenant's catalogue by name, or one of yours.
 
-        A policy of yours takes a key that may write policies; without a policy everything is denied.
+        A policy of yours takes a key that may write policies; without a policy everything is denied. Files of this
+        machine that it mounts are sent along, to be read.
         """
         given = pack_policy(deny_all()) if policy is None else wanted_policy(policy)
-        return self._sandbox({"policy": given}, options)
+        own = None if policy is None or isinstance(given, str) else read_policy(policy)
+        return self._sandbox({"policy": given}, options, () if own is None else mounts_of(own))
 
     @known_keywords(SandboxOptions)
     def open(
@@ -100,7 +105,7 @@ class Server:
         """The tenant, the name and the scopes of the key. Blocks."""
         return self._requests.call("GET", "whoami")
 
-    def _sandbox(self, wishes: Header, options: SandboxOptions) -> RemoteSandbox:
+    def _sandbox(self, wishes: Header, options: SandboxOptions, mounts: Sequence[Mount] = ()) -> RemoteSandbox:
         packages, snapshot = options.get("packages", ()), options.get("snapshot")
         add_packages(deny_all(), packages)  # which says what is wrong with them
         wishes |= {
@@ -110,8 +115,15 @@ class Server:
             "metadata": self._metadata,
             **{name: bool(options.get(name)) for name in ("session", "learn", "gated", "keep_tmp")},
         }
-        connection = SandboxConnection(self.url, self._dial, wishes, options.get("progress"))
+        prepare = partial(self._send_mounts, mounts) if mounts else None
+        connection = SandboxConnection(self.url, self._dial, wishes, options.get("progress"), prepare)
         return RemoteSandbox(connection, keep_tmp=options.get("keep_tmp", False))
+
+    async def _send_mounts(self, mounts: Sequence[Mount]) -> Header:
+        def send(mount: Mount) -> str:
+            return str(self._requests.post_bytes("mounts", content=pack_mount(mount))["id"])
+
+        return {"mounts": {mount.target: await asyncio.to_thread(send, mount) for mount in mounts}}
 
     async def run(
         self,

@@ -17,6 +17,7 @@ from fumehood.remote.answers.parts import Answers, Parts, SandboxOwner
 from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.link import LinkClosedError
+from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
@@ -29,14 +30,19 @@ _log = logging.getLogger(__name__)
 class SandboxService:
     """Serves one open sandbox to one client. The sandbox may itself be elsewhere: on a worker of a cluster.
 
-    `own_answers` are calls that this client may make besides those of every client.
+    `own_answers` are calls that this client may make besides those of every client; `account` bounds what messages of
+    several clients hold together.
     """
 
     def __init__(
-        self, box: AsyncSandbox | RemoteSandbox, owner: SandboxOwner, own_answers: Answers | None = None
+        self,
+        box: AsyncSandbox | RemoteSandbox,
+        owner: SandboxOwner,
+        own_answers: Answers | None = None,
+        account: MemoryAccount | None = None,
     ) -> None:
         self._answers = ANSWERS | (own_answers or {})
-        self.conversations = Conversations(self._begun, is_client=False)
+        self.conversations = Conversations(self._begun, is_client=False, account=account)
         self._owner, self._parts = owner, Parts(box, owner, self._close_for_client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
@@ -85,6 +91,8 @@ class SandboxService:
         except Exception as error:
             _log.exception("a call of a client failed")
             await conversation.send({"failed": pack_failure(error)})
+        if not conversation.is_abandoned:
+            conversation.end()  # with the answer, in one message of the carrier
 
     async def _do(self, conversation: RemoteConversation) -> None:
         message = await conversation.receive()

@@ -23,6 +23,7 @@ from fumehood.server.api import (
     files,
     health,
     keys,
+    mounts,
     named,
     policies,
     runs,
@@ -40,7 +41,7 @@ from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tracing import TracedRequests
 
-_PARTS = (sandboxes, runs, files, named, policies, tenants, keys, approvals, audit, workers, whoami, health)
+_PARTS = (sandboxes, runs, files, mounts, named, policies, tenants, keys, approvals, audit, workers, whoami, health)
 
 
 def build_app(

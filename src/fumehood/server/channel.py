@@ -132,7 +132,7 @@ class SandboxChannel:
             "sandbox": opened.id,
             "token": token,
             "linger": opened.times.linger,
-            "policy": pack_policy(opened.box.policy),
+            "policy": pack_policy(opened.shown_policy),
             "enforcement": dict(opened.box.enforcement),
         }
         try:
@@ -154,7 +154,8 @@ class SandboxChannel:
         """For the key that opened it alone. A wrong token is the same as a sandbox that never was."""
         opened = await self._registry.find(principal.tenant, str(wishes.get("sandbox")))
         received = wishes.get("received")
-        if opened.principal.name != principal.name or not opened.is_token(str(wishes.get("token"))):
+        holder = opened.tokens.holder(str(wishes.get("token")))
+        if opened.principal.name != principal.name or holder != principal.name:
             raise NoSuchSandboxError
         if type(received) is not int:
             raise UsageError("a client that comes back says what it has received")

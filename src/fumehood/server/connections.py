@@ -18,7 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from fumehood.egress.limits import TokenBucket
-from fumehood.errors import FumehoodError
+from fumehood.errors import FumehoodError, QuotaError
+from fumehood.policy import format_size
 
 _READ_BYTES = 64 * 1024
 _MOST_UNREAD_BYTES = 1024 * 1024
@@ -168,7 +169,7 @@ class TenantConnections:
     """What a tenant may have open at once, requests and channels, and hold in memory: not all that there is."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        self._most, self._most_bytes = most, most_bytes
+        self._most, self.most_bytes = most, most_bytes
         self._open: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
 
@@ -181,10 +182,9 @@ class TenantConnections:
 
         def hold(size: int) -> None:
             nonlocal held
-            if self._bytes[tenant] + size > self._most_bytes:
+            if not self.take_bytes(tenant, size):
                 raise TooMuchHeldError
             held += size
-            self._bytes[tenant] += size
 
         self._open[tenant] += 1
         try:
@@ -192,5 +192,47 @@ class TenantConnections:
         finally:
             self._open[tenant] -= 1
             self._bytes[tenant] -= held
-            if not self._open[tenant]:
-                del self._open[tenant], self._bytes[tenant]
+            self._forget(tenant)
+
+    def memory_of(self, tenant: str) -> TenantMemory:
+        """For messages of the tenant's channels, which count together with bodies."""
+        return TenantMemory(self, tenant)
+
+    def take_bytes(self, tenant: str, size: int) -> bool:
+        if self._bytes[tenant] + size > self.most_bytes:
+            return False
+        self._bytes[tenant] += size
+        return True
+
+    def give_bytes(self, tenant: str, size: int) -> None:
+        self._bytes[tenant] -= size
+        self._forget(tenant)
+
+    def _forget(self, tenant: str) -> None:
+        """One that has nothing open and holds nothing."""
+        for counts in (self._open, self._bytes):
+            if not counts[tenant]:
+                del counts[tenant]
+
+
+class TenantMemory:
+    """The account of one tenant's channels; all sandboxes of the tenant share it."""
+
+    def __init__(self, connections: TenantConnections, tenant: str) -> None:
+        self._connections, self._tenant = connections, tenant
+
+    def take(self, size: int) -> QuotaError | None:
+        if self._connections.take_bytes(self._tenant, size):
+            return None
+        most = self._connections.most_bytes
+        return QuotaError(
+            f"the tenant has messages and bodies of {format_size(most)} under way at this server, and may not have "
+            "more; send large ones one after another, or as files",
+            quota="bodies_of_tenant",
+            most=most,
+            used=most,
+            resets=None,
+        )
+
+    def give(self, size: int) -> None:
+        self._connections.give_bytes(self._tenant, size)

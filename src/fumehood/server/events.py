@@ -116,3 +116,16 @@ class RecordsRead(AuditEvent):
     how: str
     after: int
     count: int | None
+
+
+@frozen
+class MountSent(AuditEvent):
+    """A client has sent files along, to be mounted in the sandbox that it opens next."""
+
+    kind = "mount.sent"
+
+    mount: str
+    entries: int
+    size: int
+    sha256: str
+    """Of all of them as they were sent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Collection
 
 from fumehood.server.sandboxes.records import lose_all
 from fumehood.server.storage.database import EVERYTHING, Database
@@ -13,11 +14,14 @@ DEAD_SECONDS = 60.0
 _KEPT_SECONDS = 86400.0
 
 
-async def register_instance(database: Database) -> str:
-    instance, now = f"srv_{secrets.token_hex(8)}", time.time()
+def new_instance() -> str:
+    return f"srv_{secrets.token_hex(8)}"
+
+
+async def register_instance(database: Database, instance: str) -> None:
+    now = time.time()
     async with database.transaction(EVERYTHING) as transaction:
         await transaction.execute("INSERT INTO instances (instance, started, seen) VALUES (?,?,?)", instance, now, now)
-    return instance
 
 
 async def beat(database: Database, instance: str) -> bool:
@@ -32,18 +36,19 @@ async def end_instance(database: Database, instance: str) -> None:
     await lose_all(database, instance)
 
 
-async def bury_dead(database: Database, instance: str, *, alone: bool) -> list[str]:
+async def bury_dead(database: Database, instance: str, *, alone: bool, ended: Collection[str] = ()) -> list[str]:
     """Ends instances that have not been seen for long, and what they had open. Returns which.
 
-    `alone` is for a database that only one process can use: then every other instance is dead.
+    `alone` is for a database that only one process can use: then every other instance is dead. Those of `ended` are
+    known to be.
     """
     limit = time.time() + 1 if alone else time.time() - DEAD_SECONDS
     async with database.transaction(EVERYTHING) as transaction:
         await transaction.execute("DELETE FROM instances WHERE ended < ?", time.time() - _KEPT_SECONDS)
         rows = await transaction.rows(
-            "SELECT instance FROM instances WHERE ended IS NULL AND seen < ? AND instance <> ?", limit, instance
+            "SELECT instance, seen FROM instances WHERE ended IS NULL AND instance <> ?", instance
         )
-    dead = [str(row["instance"]) for row in rows]
+    dead = [str(row["instance"]) for row in rows if float(row["seen"] or 0) < limit or row["instance"] in ended]
     for each in dead:
         await end_instance(database, each)
     return dead

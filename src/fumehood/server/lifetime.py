@@ -26,10 +26,12 @@ from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
-from fumehood.server.sandboxes.lost_records import end_lost
+from fumehood.server.instance_locks import InstanceLocks
+from fumehood.server.lost_servers import LostServers
 from fumehood.server.sandboxes.placement import LocalPlacement, Placement
-from fumehood.server.sandboxes.records import forget_ended, list_lost
+from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import SandboxRegistry
+from fumehood.server.sandboxes.sent_mounts import SentMounts
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
 from fumehood.server.shipping.shipping import AuditShipping
@@ -86,10 +88,15 @@ async def open_server(
         database = open_database(settings.database_url)
         stack.push_async_callback(database.close)
         await database.prepare()
-        instance = await instances.register_instance(database)
+        instance, locks = instances.new_instance(), InstanceLocks(settings.folder)
+        stack.enter_context(locks.held(instance))
+        await instances.register_instance(database, instance)
         await chains.own().write(events.ServerStarted(instance, __version__))
-        await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
-        await _end_lost(database, chains)
+        others = LostServers(database, chains, locks, instance, is_shared=is_shared(settings.database_url))
+        await others.settle()
+        mounts = SentMounts(settings.folder, instance, settings.limits.mounts_of_tenant)
+        await asyncio.to_thread(mounts.remove_left, locks.names())
+        stack.push_async_callback(mounts.close)
         shipping = AuditShipping(settings.shipping if ships else {}, settings.folder)
         stack.push_async_callback(asyncio.to_thread, shipping.stop)
         shipping.start()
@@ -100,16 +107,21 @@ async def open_server(
         placement, requests = _placement(fleet, tenancy), RequestQuota(database)
         authenticator = Authenticator(database, settings.oidc)
         stack.push_async_callback(authenticator.close)
+        connections = TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant)
         server = ServerState(
             settings,
             database,
             authenticator,
-            SandboxRegistry(database, instance, tenancy, placement, requests, strict=settings.strict, tracing=tracing),
+            SandboxRegistry(
+                *(database, instance, tenancy, placement, requests, connections.memory_of, mounts),
+                strict=settings.strict,
+                tracing=tracing,
+            ),
             tenancy,
             chains,
             sealing,
             requests,
-            TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant),
+            connections,
             BackgroundRuns(),
             ArchiveTransfers(),
             Metrics(),
@@ -120,7 +132,7 @@ async def open_server(
             fleet,
         )
         stack.push_async_callback(_end, server, instance)
-        for work in (_keep_alive(server, instance, fail), _keep_counts(server)):
+        for work in (_keep_alive(server, instance, others, fail), _keep_counts(server)):
             stack.push_async_callback(_stop, asyncio.ensure_future(work))
         yield server
 
@@ -162,9 +174,8 @@ async def _stop(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], None]) -> None:
+async def _keep_alive(server: ServerState, instance: str, others: LostServers, fail: Callable[[str], None]) -> None:
     """A database that is away for a while is no reason to end: others look at the same one."""
-    shared = is_shared(server.settings.database_url)
     beats = 0
     while True:
         await asyncio.sleep(instances.BEAT_SECONDS)
@@ -175,7 +186,7 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
                 return
             await look_after(server)
             if beats % _SWEEP_BEATS == 0:
-                await _bury(server.database, server.chains, instance, alone=not shared)
+                await others.settle()
                 await forget_ended(server.database)
                 await forget_answers(server.database)
                 await forget_sessions(server.database)
@@ -203,6 +214,7 @@ async def look_after(server: ServerState) -> None:
     await server.tenancy.meters.settle_all()
     await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
     server.registry.forks.release_old()
+    await server.registry.mounts.release_old()
 
 
 async def collect_old(server: ServerState) -> None:
@@ -211,15 +223,3 @@ async def collect_old(server: ServerState) -> None:
         trail = server.chains.trail_of(Principal(tenant.name, "server", frozenset()))
         named = NamedSandboxes(trail, await server.tenancy.store_of(tenant.name))
         await anyio.to_thread.run_sync(named.collect)
-
-
-async def _bury(database: Database, chains: AuditChains, instance: str, *, alone: bool) -> None:
-    for dead in await instances.bury_dead(database, instance, alone=alone):
-        await chains.own().write(events.InstanceBuried(dead))
-
-
-async def _end_lost(database: Database, chains: AuditChains) -> None:
-    """What this host has recorded of sandboxes that were lost gets its end there."""
-    for tenant, opened in (await list_lost(database)).items():
-        if chains.has_log_of(tenant):
-            await asyncio.to_thread(end_lost, chains.log_of(tenant), opened)

@@ -72,6 +72,9 @@ class RequestLimits(Section):
         default=512, description="How many of them may be at work for one tenant."
     )
     bodies_of_tenant: Size = Field(default=256 * MIB, description="How large their bodies may be together.")
+    mounts_of_tenant: Size = Field(
+        default=256 * MIB, description="How large files may be together that are sent along to be mounted."
+    )
     answers_of_tenant: Size = Field(
         default=256 * MIB, description="How large answers may be together that are kept for a day, to be repeated."
     )

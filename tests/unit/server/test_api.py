@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import random
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +115,35 @@ async def test_files_leave_only_as_the_policy_says_and_with_their_digest(host: H
     assert (await client.delete(f"/sandboxes/{sandbox}/files/b")).status_code == 204
 
 
+async def test_a_large_file_is_recorded_before_its_first_byte_leaves_and_again_before_its_last(host: Hosted) -> None:
+    client = await host.tenant("acme")
+    text = "version: 1\nfilesystem: {outputs: ['**']}\n"
+    assert (await client.put("/policies/mine", json={"text": text})).status_code == 200
+    place = f"/sandboxes/{await open_sandbox(client, policy='mine')}/files/x"
+    log = host.server.chains.log_of("acme")
+
+    def recorded() -> list[str]:
+        return [record.kind for record in log.find(Query(kind="file")) if record.kind != "file.in"]
+
+    content = random.randbytes(12 * 1024 * 1024)
+    assert (await client.put(place, content=content)).status_code == 204
+    async with client.stream("GET", place) as answer:
+        assert (answer.headers["content-length"], "repr-digest" in answer.headers) == (str(len(content)), False)
+        chunks = answer.aiter_raw()
+        read = len(await anext(chunks))
+        assert recorded() == ["file.begun"]
+        read += sum([len(chunk) async for chunk in chunks])
+    assert (read, recorded()) == (len(content), ["file.begun", "file.out"])
+    asked = await client.get(place, headers={"Want-Repr-Digest": "sha-512=0, sha-256=5"})
+    digest = b64encode(hashlib.sha256(content).digest()).decode()
+    assert (asked.headers["repr-digest"], asked.content) == (f"sha-256=:{digest}:", content)
+    async with client.stream("GET", place) as answer:
+        await anext(answer.aiter_raw())
+    async with asyncio.timeout(30):
+        while recorded()[4:] != ["file.begun", "file.broken"]:
+            await client.get("/health/live")
+
+
 async def test_a_policy_is_changed_tested_explained_and_compared(host: Hosted) -> None:
     client = await host.tenant("acme")
     for memory in ("64M", "32M"):
@@ -144,6 +176,24 @@ async def test_an_approval_is_given_by_another_key_for_what_was_shown(host: Host
     assert (await person.post(place, json={**yes, "approved": False})).status_code == 409
     assert (await agent.post(f"{place}:use", json={"digest": question["digest"]})).json()["state"] == "used"
     assert (await agent.post(f"{place}:use", json={"digest": question["digest"]})).status_code == 403
+
+
+async def test_a_key_that_makes_keys_does_not_answer_itself_with_one_of_them(host: Hosted) -> None:
+    owner = await host.tenant("acme")
+
+    async def made(by: httpx.AsyncClient, *scopes: str) -> httpx.AsyncClient:
+        return host.client((await by.post("/keys", json={"name": "k", "scopes": scopes})).json()["key"])
+
+    asking, answering = await made(owner, "run"), await made(owner, "approve", "keys")
+    grandchild = await made(answering, "approve")
+    person = await host.key("acme", [Scope.APPROVE])
+    for who, others in ((owner, (answering, grandchild)), (asking, (owner, answering, grandchild))):
+        question = (await who.post("/approvals", json={"tool": "t", "arguments": {}, "policy": "closed"})).json()
+        yes = {"approved": True, "digest": question["digest"]}
+        for other in others:
+            refused = await other.post(f"/approvals/{question['id']}", json=yes)
+            assert (refused.status_code, "count as one" in refused.json()["detail"]) == (403, True)
+        assert (await person.post(f"/approvals/{question['id']}", json=yes)).json()["state"] == "approved"
 
 
 async def test_the_records_of_a_tenant_verify_and_reading_them_is_recorded(host: Hosted, tmp_path: Path) -> None:
@@ -297,7 +347,7 @@ async def test_a_key_makes_none_that_outlives_it_or_is_good_elsewhere(
     host: Hosted, wanted: dict[str, Any], status: int
 ) -> None:
     await host.tenant("acme")
-    limits = {"expires": time.time() + 86400, "networks": ["127.0.0.0/8", "::1/128"]}
+    limits: dict[str, Any] = {"expires": time.time() + 86400, "networks": ["127.0.0.0/8", "::1/128"]}
     key, _ = await create_key(host.server.database, "acme", "short", [Scope.KEYS], **limits)
     answer = await host.client(key).post("/keys", json={"name": "heir", "scopes": ["keys"], **wanted})
     assert answer.status_code == status, answer.text

@@ -1,10 +1,11 @@
 """The channel: a sandbox at a server, through connections that break and with clients that lie."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from unit.server.hosting import Hosted, hosted
 
-from fumehood import DeniedError, Finished, FumehoodError, LostError, Policy, Stdout, UsageError
+from fumehood import DeniedError, Finished, FumehoodError, LostError, Policy, QuotaError, Stdout, UsageError
 from fumehood.audit import Query
 from fumehood.remote import calls
+from fumehood.remote.policies import pack_policy
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.server import Server, connect
 from fumehood.results import Cause
@@ -209,7 +211,7 @@ async def test_a_key_has_no_more_than_its_scopes(host: Hosted, scopes: frozenset
 )
 async def test_a_document_of_a_tenant_names_nothing_of_the_servers_host(server: Server, policy: Policy) -> None:
     with pytest.raises((DeniedError, UsageError)):
-        async with server.sandbox(policy):
+        async with server._sandbox({"policy": pack_policy(policy)}, {}):  # a client that sends no files along
             pass
 
 
@@ -246,6 +248,26 @@ async def _started(box: RemoteSandbox) -> AsyncIterator[None]:
         yield
     finally:
         await run.kill()
+
+
+async def test_large_messages_of_all_sandboxes_of_a_tenant_have_one_limit(tmp_path: Path) -> None:
+    large, limits = bytes(4 * 1024 * 1024), {"bodies_of_tenant": "6M"}
+    async with hosted(tmp_path / "state", strict=False, limits=limits) as host:
+        for tenant in ("acme", "umbrella"):
+            await create_tenant(host.server.database, tenant, "test")
+        ours, others = [connect(host.address, await key_of(host, tenant)) for tenant in ("acme", "umbrella")]
+        async with ours.sandbox() as first, ours.sandbox() as second, others.sandbox() as third:
+            async with aclosing(first.stream("print(1, flush=True); import time; time.sleep(60)", stdin=large)) as held:
+                await anext(held)
+                with pytest.raises(QuotaError, match="6M") as refused:
+                    await second.run("print(1)", stdin=large)
+                assert refused.value.quota == "bodies_of_tenant"
+                assert (await second.run("print(1)")).ok
+                assert (await third.run("print(1)", stdin=large)).ok
+            assert (
+                await second.run("import sys; print(len(sys.stdin.read()))", stdin=large)
+            ).stdout == f"{len(large)}\n"
+        assert host.server.connections.memory_of("acme").take(6 * 1024 * 1024) is None  # all of it was given back
 
 
 async def test_quotas_of_openings_are_named(host: Hosted, server: Server) -> None:

@@ -99,7 +99,9 @@ async def test_servers_of_one_database_count_runs_processor_time_and_bytes_toget
     await second.prepare()
     for quota, value in ((Quota.RUNS, 2), (Quota.CPU, 10), (Quota.EGRESS, 1000)):
         await set_limit(database, "acme", quota, value, "ada")
-    here, there = await instances.register_instance(database), await instances.register_instance(second)
+    here, there = instances.new_instance(), instances.new_instance()
+    await instances.register_instance(database, here)
+    await instances.register_instance(second, there)
     ours, theirs = Meters(database, here), Meters(second, there)
     first, other = await ours.of("acme"), await theirs.of("acme")
     first.begin()

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable
+from contextlib import closing
 from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 from postgresql import PostgresServer, running
 
+from fumehood.audit.events import Attachment, SandboxOpened
+from fumehood.audit.inspection import open_store
+from fumehood.audit.store import Query
 from fumehood.errors import PolicyError, UsageError
 from fumehood.server import instances
+from fumehood.server.chains import AuditChains
 from fumehood.server.identity.keys import authenticate, create_key, list_keys, revoke_key
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal, Scope
+from fumehood.server.instance_locks import InstanceLocks
+from fumehood.server.lost_servers import LostServers
 from fumehood.server.sandboxes import records
+from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.storage import schema
 from fumehood.server.storage.choice import open_database
@@ -264,8 +273,15 @@ async def test_a_secret_is_sealed_for_its_place(database: Database, tmp_path: Pa
         SealingKey.at(tmp_path / "sealing.key")
 
 
+async def two_servers(database: Database) -> tuple[str, str]:
+    names = instances.new_instance(), instances.new_instance()
+    for name in names:
+        await instances.register_instance(database, name)
+    return names
+
+
 async def test_what_a_dead_server_had_open_is_lost(database: Database) -> None:
-    dead, alive = await instances.register_instance(database), await instances.register_instance(database)
+    dead, alive = await two_servers(database)
     await records.admit(database, "acme", dead, record("sbx_1"), "token")
     await records.admit(database, "acme", alive, record("sbx_2"), "token")
     assert await instances.bury_dead(database, alive, alone=False) == []
@@ -279,6 +295,42 @@ async def test_what_a_dead_server_had_open_is_lost(database: Database) -> None:
     assert [each.id for each in await records.list_open(database, "acme")] == ["sbx_2"]
     assert not await instances.beat(database, dead)
     assert await instances.beat(database, alive)
+
+
+async def test_a_server_of_this_folder_that_has_ended_is_not_waited_for(database: Database, tmp_path: Path) -> None:
+    dead, alive = await two_servers(database)
+    await records.admit(database, "acme", dead, record("sbx_1"), "token")
+    chains, locks = AuditChains(tmp_path / "state"), InstanceLocks(tmp_path / "state")
+    others = LostServers(database, chains, locks, alive, is_shared=True)
+    with locks.held(alive):
+        with locks.held(dead):
+            (locked,) = (tmp_path / "state" / "instances").glob(f"{dead}.*")
+            kept = locked.with_suffix(".of-another-machine")
+            os.link(locked, kept)
+            await others.settle()
+            assert [each.id for each in await records.list_open(database, "acme")] == ["sbx_1"]
+        await others.settle()  # what another machine has released says nothing
+        assert [each.id for each in await records.list_open(database, "acme")] == ["sbx_1"]
+        locked.touch()  # as a process leaves it that was killed
+        await others.settle()
+    assert await records.list_open(database, "acme") == []
+    assert not kept.exists()
+
+
+async def test_runs_of_a_lost_server_get_one_end_whoever_finds_it_dead(database: Database, tmp_path: Path) -> None:
+    dead, alive = await two_servers(database)
+    await records.admit(database, "acme", dead, record("sbx_1"), "token")
+    chains, locks = AuditChains(tmp_path / "state"), InstanceLocks(tmp_path / "state")
+    trail = chains.trail_of(Principal("acme", "key:test", frozenset())).within(**{SERVED_AS: "sbx_1"}, sandbox="s")
+    await trail.write(SandboxOpened("sha256:0", None, Attachment(b"{}"), "native", Attachment(b"{}"), None, None, 1))
+    others = [LostServers(database, chains, locks, alive, is_shared=True) for _ in range(2)]
+    await others[0].settle()
+    await instances.end_instance(database, dead)  # by a server elsewhere
+    for each in (*others, *others):
+        await each.settle()
+    with closing(open_store(chains.log_of("acme").folder)) as store:
+        kinds = [each.kind for each in store.find(Query())]
+    assert kinds.count("sandbox.lost") == 1
 
 
 async def test_one_tenant_does_not_find_the_sandbox_of_another(database: Database) -> None:

@@ -130,6 +130,7 @@ def _header(request: RunRequest, languages: Mapping[str, Language]) -> wire.Mess
         "source_bytes": len(request.source or b""),
         "environment": _environment(request),
         "cwd": request.cwd,
+        "has_input": request.stdin is not None,
         "terminal": [request.terminal.columns, request.terminal.rows] if request.terminal else None,
         "leaves": request.leaves,
         "takes": request.takes,

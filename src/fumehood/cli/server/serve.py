@@ -145,6 +145,7 @@ async def _announce(
         write_note(settings.folder / FILE, address, await make_operator_key(server.database, settings), settings)
     if init is not None:
         await _initialise(_name(settings, address), e2b, server, init)
+    _warn_of_strictness(settings)
     say(f"listening at {address}" + (f", for E2B's SDKs at {e2b}" if e2b else ""))
     notify("READY=1", f"STATUS=listening at {address}")
 
@@ -153,6 +154,17 @@ def _name(settings: ServerSettings, address: str) -> str:
     """The address as clients write it."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{settings.hosts[0]}:{parts.port}" if settings.hosts else address
+
+
+def _warn_of_strictness(settings: ServerSettings) -> None:
+    """A server that refuses its sandboxes says so when it starts, and not only to clients, who cannot help it."""
+    from fumehood.server.sandboxes.tenancy import has_cgroup_for
+
+    if settings.strict and settings.cluster is None and not has_cgroup_for("memory"):
+        say(
+            "warning: no cgroup limits memory here for this user, and the server is strict: it refuses sandboxes. "
+            "Run it as root or with cgroups of its own (docs/deploy.md), or set `strict: false`"
+        )
 
 
 async def _initialise(address: str, e2b: str | None, server: ServerState, tenant: str) -> None:

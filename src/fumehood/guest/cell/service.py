@@ -30,12 +30,14 @@ from ..program.preload import preload, take_out_of_sight
 from .loopbacks import Loopbacks
 from .machine_code import REAPER, executable
 from .supervision import Forker, Run
+from .template import RunTemplate
 
 _REAPER = f"{RUN_FOLDER}/reaper"
 _MAX_STARTING = 4
 _QUIET_SECONDS = 0.002
 _BUSY_SECONDS = 0.02
 _MOST_BESIDE_REHEARSAL = 2
+_CROWDED_SECONDS = 0.05
 
 
 class Cell:
@@ -57,7 +59,9 @@ class Cell:
         self._last: wire.Message | None = None
         """The request that was carried out last: the next one is likely to be for the same workspace."""
         self._used_at = time.monotonic()
+        self._crowded_until = 0.0
         self._poll = select.poll()
+        self._has_practised = False
 
     def serve(self) -> NoReturn:
         self._open()
@@ -70,6 +74,7 @@ class Cell:
         wire.send(self._control, {"ready": True})
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(self._spec["host_process"], select.POLLIN)
+        self._poll.register(self._template, select.POLLIN)
         while True:
             self._turn()
 
@@ -87,13 +92,16 @@ class Cell:
             gate = SyscallGate()
             kernel.set_up_through(gate.call)
             isolation = Isolation(self._spec, rootfs.proc_masks(), gate.page)
-        self._forker = Forker(self._spec, isolation, interpreter, _REAPER)
+            interpreter.prepare()
         if len(os.listdir("/proc/self/task")) != 1:
             raise StepError("preloading modules", "a preloaded module started a thread, and a cell must not have any")
         self._install_filter(gate)
         gc.collect()
         gc.freeze()
         gc.disable()
+        with step("starting the process that runs are copies of"):
+            self._template = RunTemplate(isolation, interpreter, _REAPER)
+        self._forker = Forker(self._spec, self._template)
 
     def _install_filter(self, gate: SyscallGate) -> None:
         """Once, for the cell and all its runs: to compile one for every run costs time, and memory of the host."""
@@ -109,6 +117,8 @@ class Cell:
                 self._handle_request()
             elif descriptor == self._spec["host_process"]:
                 os._exit(0)
+            elif descriptor == self._template.fileno():
+                raise RuntimeError("the process that runs are copies of is gone, and with it their parent")
             else:
                 self._handle_event(descriptor)
         self._end_overdue()
@@ -119,6 +129,7 @@ class Cell:
             self._refill()
         if not events:
             self._attach_ahead()
+            self._practise()
         if not events and self._is_unused():
             os._exit(0)
 
@@ -140,6 +151,8 @@ class Cell:
             os._exit(0)
         self._used_at = time.monotonic()
         if message["do"] == "run":
+            if self._waiting or self._count_running():
+                self._crowded_until = self._used_at + _CROWDED_SECONDS
             self._waiting.append((message, descriptors))
         elif message["do"] == "answer":
             wire.close_all(descriptors)  # which is the answer
@@ -241,6 +254,12 @@ class Cell:
         if self._last is not None and self._last["workspace"] in self._workspaces:
             self._expect(self._last)
 
+    def _practise(self) -> None:
+        """Once, in a quiet moment after the first run: a cell that is used once does without it."""
+        if self._last is not None and not self._has_practised:
+            self._has_practised = True
+            self._template.practise()
+
     def _expect(self, message: wire.Message) -> None:
         """A request is about to come: the host has something to write down first, and we can use the time."""
         run = self._choose(message["workspace"])
@@ -308,12 +327,17 @@ class Cell:
         return run
 
     def _may_rehearse(self) -> bool:
-        """Whether the next standby has time for it: no request waits for it, nor several programs for the processors.
+        """Whether the next standby has time for it: no request waits for it, nor several programs for the processors,
+        nor did one come shortly before while another was under way.
 
         A rehearsal saves a caller's time, and takes more of the processors' than it saves.
         """
-        running = sum(run.clock.wakes_at is not None for run in self._runs)
-        return running < _MOST_BESIDE_REHEARSAL and len(self._standbys) >= len(self._waiting)
+        is_crowded = time.monotonic() < self._crowded_until or self._count_running() >= _MOST_BESIDE_REHEARSAL
+        return not is_crowded and len(self._standbys) >= len(self._waiting)
+
+    def _count_running(self) -> int:
+        """Sessions that rest do not count."""
+        return sum(run.clock.wakes_at is not None for run in self._runs)
 
     def _watch(self, descriptor: int, run: Run) -> None:
         self._by_descriptor[descriptor] = run

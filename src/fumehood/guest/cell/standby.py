@@ -25,9 +25,9 @@ def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool
     try:
         isolation.before.carry_out()
         interpreter.wake()
-        if rehearses and (received := _receive_rehearsal()):
+        if rehearses and (received := receive_rehearsal()):
             interpreter.rehearse(*received)
-        _serve(socket.socket(fileno=CHANNEL), isolation, interpreter)
+        _serve(wire.packet_socket(CHANNEL), isolation, interpreter)
     except StepError as error:
         os.write(CHANNEL, json.dumps(error.as_message()).encode())
     except BaseException as error:
@@ -37,7 +37,7 @@ def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool
         os._exit(1)
 
 
-def _receive_rehearsal() -> tuple[dict[str, Any], bytes] | None:
+def receive_rehearsal() -> tuple[dict[str, Any], bytes] | None:
     """A request of ours, which comes as those of the host do.
 
     None where it cannot be sent: this process has the limits of the program already, and the kernel counts descriptors

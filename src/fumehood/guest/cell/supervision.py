@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import signal
 import socket
 import time
@@ -25,18 +24,16 @@ from ..contract.paths import RUN_FOLDER
 from ..isolation import kernel
 from ..isolation.cgroup import RunCgroups
 from ..isolation.listeners import Listeners
-from ..isolation.run import Isolation
 from ..isolation.steps import StepError
-from ..program import shutdown, start
+from ..program import shutdown
 from ..program.peak_memory import peak_memory_bytes
 from ..program.refusals import parse_refusal, read_refusal
 from ..program.run_clock import RunClock, send_to_group
-from . import standby
+from .template import Death, RunTemplate
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
 _CPU_CLOCK_OF_PROCESS = 2
 _PAGE_BYTES = 4096
-_NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
 
 # Beyond these a run's way out is the same, and only what it sends elsewhere is not told.
@@ -46,14 +43,14 @@ MOST_PACKET_MONITORS = 64
 class Forker:
     """What all runs of a cell have in common."""
 
-    def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: start.GuestInterpreter, reaper: str) -> None:
-        self.spec, self.isolation, self.interpreter, self.reaper = spec, isolation, interpreter, reaper
+    def __init__(self, spec: CellSpec, template: RunTemplate) -> None:
+        self.spec, self.template = spec, template
         self._births = 0
         self.packet_monitors = 0
         """How many of its runs are watched for what they send where there is no listener."""
         self._namespaces = {
             kind: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            for kind, name in ((kernel.CLONE_NEWPID, "pid"), (kernel.CLONE_NEWNS, "mnt"), (kernel.CLONE_NEWNET, "net"))
+            for kind, name in ((kernel.CLONE_NEWNS, "mnt"), (kernel.CLONE_NEWNET, "net"))
         }
 
     @property
@@ -104,43 +101,22 @@ class Run:
             raise
 
     def _spawn(self, theirs: socket.socket, entrances: list[int]) -> None:
-        for slot, descriptor in zip(self._forker.isolation.inherited, (theirs.fileno(), *entrances), strict=True):
-            slot.value = descriptor
-        # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
-        kernel.unshare(kernel.CLONE_NEWPID)
+        """The program is born where the sandbox of this run has its loopback, or will have it."""
+        loopback = self._loopback
         try:
-            self._reaper = os.posix_spawn(self._forker.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
-            self._enter_loopback()
-            self._process = self._fork()
-            if self._process == 0:
-                standby.main(self._forker.isolation, self._forker.interpreter, rehearses=self._rehearses)
+            self._reaper, self._process = self._forker.template.fork(
+                [theirs.fileno(), *entrances],
+                rehearses=self._rehearses,
+                network=loopback,
+                makes_network=self._forker.shares_loopback and loopback is None,
+            )
         finally:
-            self._forker.return_to(kernel.CLONE_NEWPID)
-            if self._forker.shares_loopback:
-                self._forker.return_to(kernel.CLONE_NEWNET)
             wire.close_all(entrances)
         self.pidfd = os.pidfd_open(self._process)
-
-    def _enter_loopback(self) -> None:
-        """Where the sandbox of this run has its loopback, or will have it; the child is born there."""
-        if not self._forker.shares_loopback:
-            return
-        # SAFETY: a network namespace without any device but its loopback; `_spawn` returns to the cell's own.
-        if self._loopback is None:
-            kernel.unshare(kernel.CLONE_NEWNET)
-        else:
-            kernel.setns(self._loopback, kernel.CLONE_NEWNET)
 
     def open_loopback(self) -> int:
         """A descriptor of its network namespace, by which others enter it."""
         return os.open(f"/proc/{self._process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-
-    def _fork(self) -> int:
-        try:
-            return os.fork()
-        except OSError:
-            self._kill_reaper()
-            raise
 
     def wait_ready(self) -> StepError | None:
         """Reads the standby's first message: that it is ready, or which step failed."""
@@ -278,12 +254,13 @@ class Run:
         """Kill what is left, wait for the proof, and tell the host. What belongs to us is left to `clean_up`."""
         others = self._count_others() if ended_by == "exit" else 0
         is_alone = ended_by == "exit" and others == 0
-        status, used = self._bury_program() if is_alone else self._kill_namespace()
+        death = self._bury_program() if is_alone else self._kill_namespace()
+        status = death.status
         outcome: dict[str, Any] = {
             "status": status if ended_by == "exit" else None,
             "ended_by": ended_by,
-            "cpu_ms": (used.ru_utime + used.ru_stime) * 1000,
-            "peak_memory_bytes": self._cgroups.peak_memory_bytes() or used.ru_maxrss * 1024,
+            "cpu_ms": death.cpu_us / 1000,
+            "peak_memory_bytes": self._cgroups.peak_memory_bytes() or death.peak_memory_kib * 1024,
             "trouble": None if status == 0 else self._trouble(others),
         }
         assert self.reply is not None
@@ -296,7 +273,8 @@ class Run:
     def clean_up(self) -> None:
         """After `end`: the reaper, if it is still there, and what we hold. No caller waits for it."""
         if self._has_reaper:
-            self._kill_reaper()
+            os.kill(self._reaper, signal.SIGKILL)
+            self._forker.template.forget(self._reaper)
         self._close()
 
     def abandon(self) -> None:
@@ -305,20 +283,15 @@ class Run:
         self._close_network()
         self._close()
 
-    def _kill_namespace(self) -> tuple[int, resource.struct_rusage]:
-        """Returns how the program ended. It is our child, so the reaper can go only after we have buried it."""
+    def _kill_namespace(self) -> Death:
+        """Returns how the program ended. The reaper can go only after the program, which is no child of it."""
         os.kill(self._reaper, signal.SIGKILL)
-        status, used = self._bury_program()
-        os.waitpid(self._reaper, 0)
-        return status, used
+        death = self._bury_program()
+        self._forker.template.bury(self._reaper)
+        return death
 
-    def _bury_program(self) -> tuple[int, resource.struct_rusage]:
-        _, status, used = os.wait4(self._process, 0)
-        return status, used
-
-    def _kill_reaper(self) -> None:
-        os.kill(self._reaper, signal.SIGKILL)
-        os.waitpid(self._reaper, 0)
+    def _bury_program(self) -> Death:
+        return self._forker.template.bury(self._process)
 
     def _close(self) -> None:
         self.channel.close()

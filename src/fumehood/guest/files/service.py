@@ -253,8 +253,8 @@ class _Service:
         digest, size = sha256(), 0
         with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
             for chunk in _chunks(file, header["limit"]):
+                use(chunk)  # first, so that the host has something to do meanwhile
                 digest.update(chunk)
-                use(chunk)
                 size += len(chunk)
         return {"size": size, "sha256": digest.hexdigest()}
 

@@ -13,6 +13,7 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from .seccomp import set_up_numbers
@@ -83,6 +84,7 @@ _MACHINE = os.uname().machine
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 libc.mmap.restype = ctypes.c_void_p
+_fork = ctypes.PyDLL(None, use_errno=True).fork
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -123,6 +125,18 @@ def _set_up_or_raise(name: str, *arguments: object, subject: str = "") -> int:
     return result
 
 
+class PreparedCall:
+    """A set-up call that is made often, with the same numbers: making it touches little memory."""
+
+    def __init__(self, name: str, *arguments: int) -> None:
+        self._name, self._call = name, partial(_set_up, set_up_numbers(_MACHINE)[name], *_widened(arguments))
+
+    def make(self) -> None:
+        result = self._call()
+        if result < 0:
+            raise OSError(-result, f"{self._name}: {os.strerror(-result)}")
+
+
 def _widened(arguments: Iterable[object]) -> list[object]:
     return [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
 
@@ -135,6 +149,15 @@ def clone(flags: int) -> int:
     """As `os.fork`, into new namespaces at once; 0 in the child, which must do next to nothing: Python knows nothing
     of it."""
     return _syscall(_SYS_CLONE[_MACHINE], "clone", flags | signal.SIGCHLD, 0, 0, 0, 0)
+
+
+def fork() -> int:
+    """As `os.fork` in a process with one thread, without the hooks that modules have registered.
+
+    By the C library's own, while Python's lock is held: what Python would do in the child is for other threads, and
+    touches memory that then has to be copied.
+    """
+    return _check(_fork(), "fork")
 
 
 def setns(descriptor: int, flags: int) -> None:

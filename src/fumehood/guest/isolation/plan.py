@@ -17,6 +17,8 @@ from .kernel import libc, set_up_function
 from .seccomp import set_up_numbers
 from .steps import StepError
 
+_MOST_NUMBERS = 256
+
 
 class PlannedCall(NamedTuple):
     step: str
@@ -37,6 +39,9 @@ class IsolationPlan:
         self._kept: list[object] = []
         self._step = ""
         self._table: CallTable | None = None
+        # Results of calls, side by side: a number that is an object of its own costs a page of memory in every run.
+        self._numbers = (ctypes.c_int * _MOST_NUMBERS)()
+        self._numbers_used = 0
         self._set_up_numbers = set_up_numbers(os.uname().machine)
 
     def step(self, name: str) -> None:
@@ -56,8 +61,15 @@ class IsolationPlan:
         target = set_up_function() if sets_up else getattr(libc, function)
         self._calls.append(PlannedCall(self._step, function, target, converted, result, sets_up))
 
+    def number(self) -> ctypes.c_int:
+        """A place for the result of a call, or for a number that is filled in later."""
+        if self._numbers_used == _MOST_NUMBERS:
+            return ctypes.c_int()
+        self._numbers_used += 1
+        return ctypes.c_int.from_buffer(self._numbers, ctypes.sizeof(ctypes.c_int) * (self._numbers_used - 1))
+
     def write_file(self, path: str, text: str) -> None:
-        descriptor, data = ctypes.c_int(), text.encode()
+        descriptor, data = self.number(), text.encode()
         self.call("open", path, os.O_WRONLY | os.O_CLOEXEC, result=descriptor)
         self.call("write", descriptor, data, len(data))
         self.call("close", descriptor)

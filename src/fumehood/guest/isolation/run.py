@@ -47,7 +47,7 @@ class Isolation:
     def __init__(self, spec: CellSpec, masks: list[tuple[str, str]], gate: Page) -> None:
         self.before, self.last = IsolationPlan(), IsolationPlan()
         # The numbers that the process is born with: the cell writes them here before each fork.
-        self.inherited = [ctypes.c_int() for _ in range(1 + len(spec["hierarchies"]))]
+        self.inherited = [self.before.number() for _ in range(1 + len(spec["hierarchies"]))]
         uid, limits = inner_uid(spec), spec["limits"]
         names = spec["executables"]
         _keep_descriptors(self.before, self.inherited)
@@ -74,7 +74,7 @@ def _keep_descriptors(plan: IsolationPlan, inherited: list[ctypes.c_int]) -> Non
     """At known numbers, from CHANNEL on. All others belong to the cell or, worse, to other runs."""
     plan.step("closing descriptors")
     end = CHANNEL + len(inherited)
-    copies = [ctypes.c_int() for _ in inherited]
+    copies = [plan.number() for _ in inherited]
     for descriptor, copy in zip(inherited, copies, strict=True):
         plan.call("fcntl", descriptor, fcntl.F_DUPFD_CLOEXEC, end, result=copy)
     for number, copy in enumerate(copies, CHANNEL):
@@ -92,7 +92,7 @@ def _enter_namespaces(plan: IsolationPlan, *, shares_loopback: bool) -> None:
     else:
         plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
     plan.step("raising the loopback device")
-    descriptor = ctypes.c_int()
+    descriptor = plan.number()
     plan.call("socket", 2, 2 | os.O_CLOEXEC, 0, result=descriptor)
     plan.call("ioctl", descriptor, kernel.SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", kernel.IFF_UP))
     plan.call("close", descriptor)
@@ -123,14 +123,14 @@ def _mount_proc(plan: IsolationPlan, masks: list[tuple[str, str]]) -> ctypes.c_i
     plan.step("hiding what /proc tells about the host")
     for path, cover in masks:
         _attach_copy(plan, cover, path)
-    switches = ctypes.c_int()
+    switches = plan.number()
     plan.call("open", "/proc/sys/user", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, result=switches)
     _attach_copy(plan, "/proc/sys", "/proc/sys", kernel.MOUNT_ATTR_RDONLY)
     return switches
 
 
 def _attach_copy(plan: IsolationPlan, source: str, target: str, attributes: int = 0) -> None:
-    tree = ctypes.c_int()
+    tree = plan.number()
     clone = kernel.OPEN_TREE_CLONE | os.O_CLOEXEC
     plan.call("syscall", kernel.SYS_OPEN_TREE, kernel.AT_FDCWD, source, clone, result=tree)
     if attributes:
@@ -211,7 +211,7 @@ def _limit_namespace(plan: IsolationPlan, switches: ctypes.c_int) -> None:
     plan.step("limiting what the run's namespace may have")
     most = {"max_user_namespaces": 0, **{name: _part_of_watches(name) for name in _WATCH_LIMITS}}
     for name, value in most.items():
-        descriptor, text = ctypes.c_int(), str(value).encode()
+        descriptor, text = plan.number(), str(value).encode()
         plan.call("openat", switches, name, os.O_WRONLY | os.O_CLOEXEC, result=descriptor)
         plan.call("write", descriptor, text, len(text))
         plan.call("close", descriptor)

@@ -26,6 +26,6 @@ class ForkHooks:
         os.register_at_fork = self._usual
 
     def register(self) -> None:
-        """In a run, before the program."""
+        """For the program's forks. In a run, or before it if the fork that makes it calls no hooks."""
         for hooks in self._aside:
             os.register_at_fork(**hooks)

@@ -130,12 +130,14 @@ def drop_modules(last_preloaded: str) -> None:
     """First releases them all, so that finalizers still find what they use; then clears those still referenced."""
     names = ["__main__", *_imported_after(last_preloaded)]
     held = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules.get(name), ModuleType)]
-    collect()
+    found = collect()
     for reference in held:
         module = reference()
         if module is not None:
             _empty(vars(module))
-    collect()
+            found += 1
+    if found:
+        collect()
 
 
 def _imported_after(last_preloaded: str) -> list[str]:

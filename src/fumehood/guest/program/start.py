@@ -21,6 +21,7 @@ from os import _exit as leave
 from os import getpid, kill
 from signal import SIG_DFL, SIGINT
 from signal import signal as set_handler
+from threading import get_native_id
 from typing import Any, NoReturn
 
 from ..contract import frames
@@ -29,20 +30,21 @@ from ..isolation.descriptors import keep_only
 from . import randomness, session, shutdown, terminal, toolchain, user_site
 from .fork_hooks import ForkHooks
 from .source import text_of
-from .streams import open_streams
+from .streams import Streams, open_streams, usual_streams
 
 # What ends a program was bound above, before there is one: it may put anything in the place of a builtin or `os._exit`.
 __builtins__ = dict(vars(builtins))
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _CONVERSATION = 3
 _SCRATCH = "/tmp"
 _former_streams: list[tuple[object, ...]] = []
 """Those of the cell and of the rehearsal: held on to, because freeing them would cost."""
 REHEARSAL = (
     b'{"kind": "program", "language": "python", "interpreter": null, "commands": null, "script": "main.py", '
-    b'"arguments": [], "source_bytes": 13, "environment": {}, "cwd": "", "terminal": null, "leaves": null, '
-    b'"takes": null}\nprint(end="")'
+    b'"arguments": [], "source_bytes": 13, "environment": {}, "cwd": "", "has_input": false, "terminal": null, '
+    b'"leaves": null, "takes": null}\nprint(end="")'
 )
 
 
@@ -71,6 +73,8 @@ class GuestInterpreter:
         site.sethelper()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._fork_hooks = hooks
+        self._usual_streams: Streams | None = None
+        self._main_thread: Any = threading.main_thread()
         self.run_folder = RUN_FOLDER
 
     def preload(self, modules: list[str]) -> None:
@@ -79,11 +83,22 @@ class GuestInterpreter:
             import_module(name)
         self._fork_hooks.release()
         self._last_module = next(reversed(sys.modules))
+        randomness.find_sources()
+
+    def prepare(self) -> None:
+        """Before the first run, what is the same in all of them; where forks of ours call no hooks of Python's, and the
+        output of programs goes into pipes.
+        """
+        self.register_hooks()
+        self._usual_streams = usual_streams()
+
+    def register_hooks(self) -> None:
+        """What modules want done at the program's own forks."""
+        self._fork_hooks.register()
 
     def wake(self) -> None:
         """In a run: what has to be different in every one."""
-        self._fork_hooks.register()
-        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
+        self._main_thread._native_id = get_native_id()
         randomness.renew()
 
     def rehearse(self, request: dict[str, Any], body: bytes) -> None:
@@ -126,7 +141,7 @@ class GuestInterpreter:
         os.set_inheritable(_CONVERSATION, False)
         sys.argv = [""]
         sys.orig_argv = [sys.executable]
-        _open_streams()
+        self._set_streams(is_usual=True)
         _make_main_module("")
         gc.enable()
         stream = socket.socket(fileno=_CONVERSATION)
@@ -147,16 +162,16 @@ class GuestInterpreter:
         sys.orig_argv = [sys.executable, *sys.argv]
         folder = os.path.dirname(path)
         first = WORKSPACE if folder == self.run_folder else folder
-        _open_streams()
+        self._set_streams(is_usual=not request["has_input"] and not request["terminal"])
         _make_main_module(path)
         gc.enable()
         sys.path[:0] = _own_folders(first, request["environment"])
         user_site.join_path()
 
-
-def _open_streams() -> None:
-    _former_streams.append((sys.stdin, sys.stdout, sys.stderr))
-    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
+    def _set_streams(self, *, is_usual: bool) -> None:
+        _former_streams.append((sys.stdin, sys.stdout, sys.stderr))
+        streams = self._usual_streams if is_usual and self._usual_streams else open_streams()
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = streams
 
 
 def _own_folders(first: str, environment: dict[str, str]) -> list[str]:
@@ -208,8 +223,13 @@ def _write_script(run_folder: str, name: str, source: bytes) -> str:
     if name.startswith("/"):
         return name  # it lies there already
     path = f"{run_folder}/{name}"
-    with open(path, "wb") as stream:
-        stream.write(source)
+    descriptor = os.open(path, _NEW_FILE, 0o666)
+    try:
+        pending = memoryview(source)
+        while pending:
+            pending = pending[os.write(descriptor, pending) :]
+    finally:
+        os.close(descriptor)
     return path
 
 
@@ -231,6 +251,8 @@ def _fail(text: str, code: int) -> NoReturn:
 
 def _set_environment(environment: dict[str, str]) -> None:
     """Sets the environment as if the interpreter had been started with it."""
+    if not environment:
+        return
     os.environ.update(environment)
     if "TZ" in environment:
         time.tzset()

@@ -25,22 +25,19 @@ _LOADERS = (
 )
 
 
-def join_path() -> None:
-    """Last of all, so that no package takes the place of another module.
+_FOLDER = user_site((sys.version_info[0], sys.version_info[1]))
+# Made here because Python itself would make none for a folder that is not there yet, and would not look again once a
+# program has installed the first package. It has looked at nothing yet.
+_FINDER = FileFinder(_FOLDER, *_LOADERS)
 
-    The finder is made here because Python itself would make none for a folder that is not there yet, and would not look
-    again once a program has installed the first package.
-    """
-    folder = _folder()
-    sys.path.append(folder)
-    sys.path_importer_cache[folder] = FileFinder(folder, *_LOADERS)
+
+def join_path() -> None:
+    """Last of all, so that no package takes the place of another module."""
+    sys.path.append(_FOLDER)
+    sys.path_importer_cache[_FOLDER] = _FINDER
 
 
 def leave_path() -> None:
     """Undoes `join_path`."""
-    sys.path.remove(_folder())
-    del sys.path_importer_cache[_folder()]
-
-
-def _folder() -> str:
-    return user_site((sys.version_info[0], sys.version_info[1]))
+    sys.path.remove(_FOLDER)
+    del sys.path_importer_cache[_FOLDER]

@@ -33,6 +33,7 @@ def main(run: RunStart, processes: RunProcesses, channel: socket.socket, others:
             line.close()
         processes.enter()
         run.isolation.plan.carry_out()
+        run.interpreter.register_hooks()
         run.interpreter.wake()
         _become(run)
     except StepError as error:

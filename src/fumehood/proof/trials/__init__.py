@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fumehood.proof.trial import Trial
-from fumehood.proof.trials import commands, egress, files, isolation, lifetime, limits, network, outputs, records
+from fumehood.proof.trials import (
+    commands,
+    egress,
+    files,
+    isolation,
+    layers,
+    lifetime,
+    limits,
+    network,
+    outputs,
+    ports,
+    records,
+)
 
 TRIALS: tuple[Trial, ...] = (
     *files.TRIALS,
     *outputs.TRIALS,
     *network.TRIALS,
+    *ports.TRIALS,
     *egress.TRIALS,
     *isolation.TRIALS,
+    *layers.TRIALS,
     *commands.TRIALS,
     *limits.TRIALS,
     *lifetime.TRIALS,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 
-from fumehood.errors import FumehoodError
 from fumehood.proof.laboratory import HostListener, Laboratory, attempts
 from fumehood.proof.program import require_refusals, require_success
 from fumehood.proof.trial import BrokenError, Trial, attack, use
@@ -82,48 +80,6 @@ with socket.create_server(("127.0.0.1", {port})) as server:
 """
 
 
-@attack("network.publish", "Use a published port without its token, and publish a port that the policy does not list.")
-async def come_in_without_a_token(lab: Laboratory) -> str:
-    ports = lab.policy.network.publish
-    other = next(port for port in range(20_000, 30_000) if port not in ports)
-    try:
-        await lab.box.expose(other)
-    except FumehoodError as error:
-        refused = type(error).__name__
-    else:
-        raise BrokenError(f"port {other} was published")
-    answer = await _ask(lab, with_token=False)
-    if "hello" in answer or " 200 " in answer.splitlines()[0]:
-        raise BrokenError(f"without a token the answer was {answer.splitlines()[0]}")
-    return f"port {other}: {refused}; without the token: {answer.splitlines()[0]}"
-
-
-@use("network.publish", "Use a published port with its token.")
-async def come_in_with_a_token(lab: Laboratory) -> str:
-    answer = await _ask(lab, with_token=True)
-    if "hello" not in answer:
-        raise BrokenError(f"the answer was {answer[:200]!r}")
-    return answer.splitlines()[0]
-
-
-async def _ask(lab: Laboratory, *, with_token: bool) -> str:
-    port = lab.policy.network.publish[0]
-    run = await lab.box.start(_SERVER.format(port=port))
-    try:
-        async with await lab.box.expose(port) as exposed:
-            await exposed.wait_ready(10)
-            host, _, number = exposed.address.removeprefix("http://").rpartition(":")
-            headers = {"Host": f"{host}:{number}", "Connection": "close", **(exposed.headers if with_token else {})}
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(number))
-            lines = [f"{name}: {value}" for name, value in headers.items()]
-            writer.write("\r\n".join(["GET / HTTP/1.1", *lines, "", ""]).encode())
-            answer = await reader.read(4096)
-            writer.close()
-    finally:
-        await run.kill()
-    return answer.decode("latin-1")
-
-
 @attack("network.shared_loopback", "Reach a server of one sandbox from another one.")
 async def reach_another_sandbox(lab: Laboratory) -> str:
     run = await lab.box.start(_SERVER.format(port=_PORT))
@@ -158,8 +114,6 @@ async def _wait_ready(run: AsyncBackgroundRun) -> None:
 TRIALS: tuple[Trial, ...] = (
     reach_the_host,
     use_the_loopback,
-    come_in_without_a_token,
-    come_in_with_a_token,
     reach_another_sandbox,
     reach_another_run,
 )

@@ -8,7 +8,7 @@ from typing import Self
 
 import anyio
 
-from fumehood.audit.events import AuditEvent, FileIn, FileOut, FileRemoved
+from fumehood.audit.events import AuditEvent, FileIn, FileOut, FileOutBegun, FileOutBroken, FileRemoved
 from fumehood.audit.records import Entry
 from fumehood.audit.trail import Trail
 from fumehood.errors import AuditError
@@ -49,6 +49,15 @@ class FileAudit:
         """A file was read, and the caller does not have it yet; `target` is its path on the host."""
         absolute = None if target is None else printable(os.path.abspath(target))
         self._add(FileOut(printable(path), size, sha256, absolute))
+
+    async def begun(self, path: str, size: int) -> None:
+        """The first bytes of a file are about to leave; `fetched` or `broken` says how it went on."""
+        self._add(FileOutBegun(printable(path), size))
+        await self.write()
+
+    async def broken(self, path: str, size: int) -> None:
+        self._add(FileOutBroken(printable(path), size))
+        await self.write()
 
     def removed(self, path: str, target: str) -> None:
         """A file that programs deleted is about to be deleted at `target` on the host, too."""

@@ -39,6 +39,14 @@ class DataSource(Protocol):
     def sha256(self) -> str: ...
 
 
+class Hash(Protocol):
+    """Of hashlib."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
 class StoredFile(NamedTuple):
     size: int
     version: tuple[int, int]
@@ -169,16 +177,21 @@ async def fetch(conversation: Conversation, path: str, sink: DataSink, *, limit:
     return size
 
 
-async def fetch_chunks(conversation: Conversation, path: str, *, limit: int) -> AsyncGenerator[bytes, None]:
-    """The bytes as they come; SandboxError at the end if they are not those that the service has read."""
-    size, digest = 0, hashlib.sha256()
+async def fetch_chunks(
+    conversation: Conversation, path: str, digest: Hash, *, limit: int
+) -> AsyncGenerator[bytes, None]:
+    """The bytes as they come; SandboxError at the end if they are not those that the service has read.
+
+    `digest` is that of all of them at the end, and computed while the receiver of a chunk has it.
+    """
+    size = 0
     with whole(conversation):
         await conversation.send({"do": "read", "path": path, "limit": limit, "links": True, "saves": False})
         answers = _Answers(conversation, "data", limit)
         async for body in answers:
             size += len(body)
-            digest.update(body)
             yield body
+            digest.update(body)
         _check((size, digest.hexdigest()), _receipt(answers.done), path)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 
+import anyio
+
+from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
 from fumehood.policy import Policy
 from fumehood.sandbox.audit import SandboxAudit
@@ -13,6 +17,9 @@ from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.download import check_output
 from fumehood.sandbox.files.errors import Converse, explained
 from fumehood.sandbox.files.paths import AnyPath, sandbox_path, shown
+
+# What is held back of a file until it is recorded; smaller files leave as a whole.
+_END_BYTES = 64 * 1024
 
 
 class FileStreams:
@@ -37,26 +44,85 @@ class FileStreams:
         return source.size
 
     async def read(
-        self, path: AnyPath, digested: Callable[[int, str], None] = lambda size, sha256: None
+        self,
+        path: AnyPath,
+        announce: Callable[[int, str | None], None] = lambda size, sha256: None,
+        *,
+        digest_first: bool = False,
     ) -> AsyncGenerator[bytes, None]:
-        """The content of a file that `filesystem.outputs` names. It is digested and recorded before a byte leaves.
+        """The content of a file that `filesystem.outputs` names. It is read once, and recorded before it has left.
 
-        `digested` is called with its size and its SHA-256 before the first chunk.
+        Of a large one, that it leaves is recorded before its first byte does, and its digest before its last.
+        `announce` is called with its size before the first chunk, and with its SHA-256 if that is known by then: of a
+        small file, and with `digest_first`, for which it is read twice.
         """
         place, limit = sandbox_path(path, keeps_tmp=self._keeps_tmp), self._policy.workspace_bytes
         async with self._audit.denials("read"):
             check_output(self._artifacts.outputs, place)
-        async with explained(self._converse, "read", place, self._policy) as talk:
-            size, sha256 = await protocol.digest(talk, place, limit=limit, links=True)
-            async with self._audit.files() as audit:
-                audit.fetched(place, size, sha256)
-            digested(size, sha256)
-            digest = hashlib.sha256()
-            async for chunk in protocol.fetch_chunks(talk, place, limit=size):
-                digest.update(chunk)
+        async with (
+            explained(self._converse, "read", place, self._policy) as talk,
+            aclosing(_Departure(talk, place, self._audit, announce).chunks(limit, digest_first=digest_first)) as chunks,
+        ):
+            async for chunk in chunks:
                 yield chunk
-        if digest.hexdigest() != sha256:
-            raise SandboxError(f"{shown(place)} changed while it was read; read it again when no program writes to it")
+
+
+class _Departure:
+    """One file on its way out."""
+
+    def __init__(
+        self, talk: Conversation, place: str, audit: SandboxAudit, announce: Callable[[int, str | None], None]
+    ) -> None:
+        self._talk, self._place, self._audit, self._announce = talk, place, audit, announce
+        self._digest, self._passed, self._is_begun = hashlib.sha256(), 0, False
+
+    async def chunks(self, limit: int, *, digest_first: bool) -> AsyncGenerator[bytes, None]:
+        if digest_first:
+            size, sha256 = await protocol.digest(self._talk, self._place, limit=limit, links=True)
+        else:
+            size, sha256 = (await protocol.stat(self._talk, self._place, follow=True)).size, None
+        try:
+            async with aclosing(self._chunks(min(size, limit), sha256)) as chunks:
+                async for chunk in chunks:
+                    self._passed += len(chunk)
+                    yield chunk
+        except BaseException:
+            if self._is_begun:
+                with anyio.CancelScope(shield=True):
+                    async with self._audit.files() as audit:
+                        await audit.broken(self._place, self._passed)
+            raise
+
+    async def _chunks(self, size: int, sha256: str | None) -> AsyncGenerator[bytes, None]:
+        """All but the end as it comes; the end when the service has confirmed the whole, and it is recorded."""
+        seen, end = 0, b""
+        async with aclosing(protocol.fetch_chunks(self._talk, self._place, self._digest, limit=size)) as chunks:
+            async for chunk in chunks:
+                seen += len(chunk)
+                rest = size - seen
+                cut = len(chunk) if rest >= _END_BYTES else max(0, len(chunk) + rest - _END_BYTES)
+                if cut:
+                    await self._begin(size, sha256)
+                    yield chunk[:cut]
+                end += chunk[cut:]
+        found = self._digest.hexdigest()
+        if seen != size or sha256 not in (None, found):
+            raise SandboxError(
+                f"{shown(self._place)} changed while it was read; read it again when no program writes to it"
+            )
+        async with self._audit.files() as audit:
+            audit.fetched(self._place, size, found)
+        if not self._is_begun:
+            self._announce(size, found)
+        self._is_begun = False
+        yield end
+
+    async def _begin(self, size: int, sha256: str | None) -> None:
+        if not self._is_begun:
+            async with self._audit.files() as audit:
+                await audit.begun(self._place, size)
+            self._announce(size, sha256)
+            self._is_begun = True
 
 
 class _ChunkSource:

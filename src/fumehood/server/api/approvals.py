@@ -1,7 +1,7 @@
 """Approvals over HTTP: a caller asks, another one answers with the digest that was shown, and the answer is used once.
 
 Each tenant has a store of its own. The one who asks never answers: an agent's key with the scope `approve` would let
-its model say yes to itself.
+its model say yes to itself, and so would one that makes another key for that.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from fumehood.audit.trail import Trail
-from fumehood.errors import DeniedError, UsageError
+from fumehood.errors import UsageError
 from fumehood.server.api.models import ApprovalAnswerBody, ApprovalDetails, ApprovalUse, Id, NewApproval
 from fumehood.server.api.problems import NotFoundError, PlainJson, RequestConflictError
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
+from fumehood.server.identity.approvers import check_other
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.tenants.catalogue import find_policy
 from fumehood.tools.approvals import AnsweredError, ApprovalAnswer, ApprovalRequest, ApprovalStore
@@ -74,8 +75,7 @@ async def use_approval(server: Server, caller: Caller, id: Id, given: ApprovalUs
 async def answer_approval(server: Server, caller: Caller, id: Id, given: ApprovalAnswerBody) -> Response:
     """Yes or no to exactly what has this digest. The first answer counts."""
     request = await _find(server, caller, id)
-    if request.asked_by == caller.name:
-        raise DeniedError("the key that asked cannot answer; another one with the scope 'approve' can")
+    await check_other(server.database, caller, request.asked_by)
     if request.call.digest != given.digest:
         raise RequestConflictError("the digest is not that of the question; look at it again, and answer what it shows")
     answer = ApprovalAnswer(approved=given.approved, reason=given.reason, by=caller.name)

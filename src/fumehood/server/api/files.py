@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Header, Path, Request
 from starlette.responses import Response, StreamingResponse
 
 from fumehood.server.api.models import FileList, Id, NewFolder
@@ -17,6 +18,7 @@ from fumehood.server.identity.principals import Scope
 from fumehood.server.sandboxes.transfers import begin_transfer
 
 _BYTES = "application/octet-stream"
+_WANTED_DIGEST = re.compile(r"(?:^|,)\s*sha-256\s*=\s*[1-9]")
 _CONTENT = {"content": {_BYTES: {"schema": {"type": "string", "format": "binary"}}}}
 FilePath = Annotated[str, Path(max_length=4096)]
 router = APIRouter(tags=["files"])
@@ -38,16 +40,24 @@ async def make_folder(server: Server, caller: Caller, id: Id, wanted: NewFolder)
 
 
 @router.get("/sandboxes/{id}/files/{path:path}", response_class=Response, **scoped(Scope.FILES))
-async def read_file(server: Server, caller: Caller, id: Id, path: FilePath) -> Response:
-    """The content of a file that the policy's `filesystem.outputs` names, with its digest."""
+async def read_file(
+    server: Server, caller: Caller, id: Id, path: FilePath, want_repr_digest: Annotated[str, Header()] = ""
+) -> Response:
+    """The content of a file that the policy's `filesystem.outputs` names.
+
+    `Repr-Digest` has its SHA-256 if it is small, or `Want-Repr-Digest: sha-256=1` asks for that: then it is read twice.
+    """
     headers = {"X-Content-Type-Options": "nosniff"}
 
-    def describe(size: int, sha256: str) -> None:
-        digest = b64encode(bytes.fromhex(sha256)).decode()
-        headers.update({"Content-Length": str(size), "Repr-Digest": f"sha-256=:{digest}:"})
+    def describe(size: int, sha256: str | None) -> None:
+        headers["Content-Length"] = str(size)
+        if sha256 is not None:
+            headers["Repr-Digest"] = f"sha-256=:{b64encode(bytes.fromhex(sha256)).decode()}:"
 
+    wants_digest = _WANTED_DIGEST.search(want_repr_digest) is not None
     with in_use(await server.registry.find(caller.tenant, id)) as opened:
-        chunks = await begin_transfer(opened, opened.box.files.streams.read(path, describe))
+        content = opened.box.files.streams.read(path, describe, digest_first=wants_digest)
+        chunks = await begin_transfer(opened, content)
     return StreamingResponse(chunks, media_type=_BYTES, headers=headers)
 
 

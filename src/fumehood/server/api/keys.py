@@ -11,7 +11,7 @@ from fumehood.server import events
 from fumehood.server.api.models import Id, KeyAnswer, Name, NewKey
 from fumehood.server.api.problems import NotFoundError, PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
-from fumehood.server.identity.keys import KeyDetails, check_heir, create_key, list_keys, revoke_key
+from fumehood.server.identity.keys import KeyDetails, check_heir, create_key, family_of, list_keys, revoke_key
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.tenants.tenants import require_tenant
 
@@ -33,7 +33,8 @@ async def make_own_key(server: Server, caller: Caller, wanted: NewKey) -> Respon
         if not caller.may(scope):
             raise ForbiddenError(scope)
     await check_heir(server.database, caller, _end(wanted), wanted.networks)
-    return await _make(server, caller, caller.tenant, wanted)
+    family = await family_of(server.database, caller.tenant, caller.name)
+    return await _make(server, caller, caller.tenant, wanted, family)
 
 
 @router.delete("/keys/{id}", **scoped(Scope.KEYS, 204))
@@ -64,9 +65,14 @@ async def _list(server: RunningServer, tenant: str) -> Response:
     return PlainJson([describe_key(details) for details in await list_keys(server.database, tenant)])
 
 
-async def _make(server: RunningServer, caller: Principal, tenant: str, wanted: NewKey) -> Response:
+async def _make(
+    server: RunningServer, caller: Principal, tenant: str, wanted: NewKey, family: str | None = None
+) -> Response:
     key, details = await create_key(
-        server.database, tenant, wanted.name, wanted.scopes, expires=_end(wanted), networks=wanted.networks
+        *(server.database, tenant, wanted.name, wanted.scopes),
+        expires=_end(wanted),
+        networks=wanted.networks,
+        family=family,
     )
     # A key whose record cannot be written is never shown, and so is of no use.
     await server.chains.own(caller).write(key_created(tenant, details))

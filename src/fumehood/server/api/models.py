@@ -174,6 +174,11 @@ class KeyAnswer(ApiModel):
     key: str | None = Field(default=None, description="The key itself; shown once.")
 
 
+class SentMountAnswer(ApiModel):
+    id: str
+    entries: int
+
+
 class CallerAnswer(ApiModel):
     principal: str
     tenant: str

@@ -16,7 +16,15 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
 from fumehood.backends.docker.errors import EngineError
-from fumehood.errors import AuditError, DeniedError, FumehoodError, PolicyError, SandboxBusyError, UsageError
+from fumehood.errors import (
+    AuditError,
+    DeniedError,
+    FumehoodError,
+    PolicyError,
+    QuotaError,
+    SandboxBusyError,
+    UsageError,
+)
 from fumehood.server.connections import TooManyConnectionsError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
 from fumehood.server.sandboxes.errors import (
@@ -57,7 +65,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (SandboxBusyError, 409),
     (EndedError, 410),
     (SandboxClosedError, 410),
-    (QuotaExceededError, 429),
+    (QuotaError, 429),
     (TooManyConnectionsError, 429),
     (DrainingError, 503),
     (NoCapacityError, 503),
@@ -129,10 +137,11 @@ def _status(error: Exception) -> int:
 
 def _details(error: Exception) -> tuple[dict[str, object], dict[str, str]]:
     match error:
-        case QuotaExceededError():
+        case QuotaError():
             wait = max(1, math.ceil((error.resets or time.time() + 5) - time.time()))
             details: dict[str, object] = {"quota": error.quota, "limit": error.most, "used": error.used}
-            details |= {"set_by": error.author, "resets_at": error.resets}
+            author = error.author if isinstance(error, QuotaExceededError) else "the server's settings"
+            details |= {"set_by": author, "resets_at": error.resets}
             return details, {"Retry-After": str(wait)}
         case EndedError():
             return {"cause": error.record.cause, "ended_at": error.record.ended}, {}

@@ -71,6 +71,9 @@ class LocalSource:
         found = (record for record in opened.values() if record.kind == "sandbox.opened" and _is_alive(record))
         return [_row(record) for record in found]
 
+    async def check_other(self, principal: Principal, asked_by: str) -> None:
+        """A person at this machine answers what a program of theirs has asked."""
+
     async def gauges(self) -> Sequence[Gauge]:
         return []
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import BusyError, Query, patiently
-from fumehood.errors import AuditError
+from fumehood.errors import AuditError, FumehoodError
 from fumehood.frozen import frozen
 
 if TYPE_CHECKING:
@@ -125,7 +125,11 @@ class NewsFeed:
             self._messages[place] = asyncio.ensure_future(_made(view, record))
             while len(self._messages) > _MOST_CACHED:
                 self._messages.popitem(last=False)
-        return await asyncio.shield(self._messages[place])
+        try:
+            return await asyncio.shield(self._messages[place])
+        except FumehoodError:
+            self._messages.pop(place, None)  # what could not be shown now may be later
+            return b""
 
     @contextmanager
     def _reader(self) -> Iterator[asyncio.Queue[Record | None]]:

@@ -89,6 +89,10 @@ class ConsoleSource(Protocol):
 
     async def open_sandboxes(self) -> Sequence[SandboxRow]: ...
 
+    async def check_other(self, principal: Principal, asked_by: str) -> None:
+        """DeniedError if the principal is the one who asked, under whatever name, and that matters here."""
+        ...
+
     async def gauges(self) -> Sequence[Gauge]:
         """What there is room for."""
         ...

@@ -13,6 +13,7 @@ from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
 from fumehood.server.console.verification_state import Verification
 from fumehood.server.events import RecordsRead
+from fumehood.server.identity.approvers import check_other
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.records import list_open
 from fumehood.server.tenants.quotas import Quota, count_open, read_limits
@@ -55,6 +56,9 @@ class TenantSource:
             SandboxRow(each.id, each.policy, each.opened, each.expires, each.principal, each.metadata)
             for each in await list_open(self.server.database, self.title)
         ]
+
+    async def check_other(self, principal: Principal, asked_by: str) -> None:
+        await check_other(self.server.database, principal, asked_by)
 
     async def gauges(self) -> Sequence[Gauge]:
         async with self.server.database.transaction(self.title) as transaction:

@@ -73,9 +73,11 @@ def sandbox_call(
 def sandbox_of(sandboxes: E2bSandboxes, request: Request) -> E2bSandbox | None:
     """The sandbox that the request names, if it has its token."""
     identifier, _ = place_of(request)
-    headers = request.headers
-    token = headers.get("x-access-token") or headers.get("e2b-traffic-access-token") or ""
-    return sandboxes.find_by_token(identifier, token)
+    return sandboxes.find_by_token(identifier, token_of(request))
+
+
+def token_of(request: Request) -> str:
+    return request.headers.get("x-access-token") or request.headers.get("e2b-traffic-access-token") or ""
 
 
 def place_of(request: Request) -> tuple[str, int | None]:

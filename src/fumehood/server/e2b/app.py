@@ -18,6 +18,7 @@ from fumehood.server.e2b.access import (
     place_of,
     sandbox_call,
     sandbox_of,
+    token_of,
 )
 from fumehood.server.e2b.bodies import BodyUpload
 from fumehood.server.e2b.envelopes import refused
@@ -124,11 +125,12 @@ class _ByPlace:
             upload = BodyUpload(receive, send)
             receive, send = upload.receive, upload.send
         sandbox = sandbox_of(self._sandboxes, Request(scope)) if scope["type"] == "http" else None
-        if sandbox is None:
+        holder = sandbox.opened.tokens.holder(token_of(Request(scope))) if sandbox else None
+        if sandbox is None or holder is None:
             await self._answer(scope, receive, send)
             return
         try:
-            with self._terms.one_more(sandbox.opened.tenant):
+            with self._terms.one_more(sandbox.opened.tenant), sandbox.opened.tokens.used_by(holder):
                 await self._answer(scope, receive, send)
         except TooManyConnectionsError as error:
             await failure_of(error).as_rest()(scope, receive, send)

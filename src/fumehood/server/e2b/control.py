@@ -53,14 +53,14 @@ async def create(control: Control, request: Request, principal: Principal) -> Re
 
     key = request.headers.get("idempotency-key", "")[:256]
     sandbox = await control.answers.once(principal.tenant, key, body, work)
-    return JSONResponse(_created(control, request, sandbox), 201)
+    return JSONResponse(_created(control, request, principal, sandbox), 201)
 
 
 async def detail(control: Control, request: Request, principal: Principal) -> Response:
     sandbox = await _mine(control, request, principal)
     return JSONResponse(
         {
-            **_created(control, request, sandbox),
+            **_created(control, request, principal, sandbox),
             **_times_and_size(sandbox.started, sandbox.opened.expires, sandbox.template.policy),
             "metadata": dict(sandbox.metadata),
             "allowInternetAccess": bool(sandbox.box.policy.network.allow),
@@ -95,7 +95,7 @@ async def connect(control: Control, request: Request, principal: Principal) -> R
     seconds = control.sandboxes.checked_lifetime(field(body, "timeout", int, _SECONDS))
     if time.time() + seconds > sandbox.opened.expires:
         sandbox.opened.extend(seconds)
-    return JSONResponse(_created(control, request, sandbox))
+    return JSONResponse(_created(control, request, principal, sandbox))
 
 
 async def set_timeout(control: Control, request: Request, principal: Principal) -> Response:
@@ -142,14 +142,16 @@ async def _mine(control: Control, request: Request, principal: Principal) -> E2b
     return await control.sandboxes.find(principal.tenant, request.path_params["id"])
 
 
-def _created(control: Control, request: Request, sandbox: E2bSandbox) -> dict[str, Any]:
+def _created(control: Control, request: Request, principal: Principal, sandbox: E2bSandbox) -> dict[str, Any]:
+    """With a token of the caller's own, which is good as long as its key."""
+    token = sandbox.opened.tokens.of(principal.name)
     return {
         "templateID": sandbox.template.name,
         "sandboxID": sandbox.id,
         "clientID": "fumehood",
         "envdVersion": ENVD_VERSION,
-        "envdAccessToken": sandbox.token,
-        "trafficAccessToken": sandbox.token,
+        "envdAccessToken": token,
+        "trafficAccessToken": token,
         "domain": control.terms.domain or f"localhost:{request.url.port or 80}",
     }
 

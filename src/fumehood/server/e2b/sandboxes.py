@@ -53,12 +53,11 @@ class E2bSandbox:
     def __init__(
         self,
         opened: OpenSandbox,
-        token: str,
         template: Template,
         metadata: Mapping[str, str],
         variables: Mapping[str, str],
     ) -> None:
-        self.opened, self.box, self.token, self.template = opened, opened.box, token, template
+        self.opened, self.box, self.template = opened, opened.box, template
         self.started, self.metadata = time.time(), metadata
         self.usage = SandboxUsage(opened.box)
         self.processes = Processes(opened.box, variables, self.usage)
@@ -78,16 +77,17 @@ class E2bSandbox:
         finally:
             self.opened.end_use()
 
-    def is_token(self, token: str) -> bool:
-        return hmac.compare_digest(self.token.encode(), token.encode())
-
     def has_signed(self, signature: str, path: str, operation: str, user: str, expires: str) -> bool:
-        """Whether the holder of the token has made this address, for this path and operation, and it is still good."""
-        words = [path, operation, user, self.token, *([expires] if expires else [])]
-        digest = hashlib.sha256(":".join(words).encode()).digest()
-        expected = f"v1_{b64encode(digest).decode().rstrip('=')}"
+        """Whether the holder of a token has made this address, for this path and operation, and it is still good."""
         in_time = not expires or (expires.isascii() and expires.isdigit() and time.time() < int(expires[:12]))
-        return hmac.compare_digest(expected.encode(), signature.encode()) and in_time
+        rest, given = [expires] if expires else [], signature.encode()
+        made = [_signature([path, operation, user, token, *rest]) for token in self.opened.tokens.all()]
+        return any(hmac.compare_digest(each, given) for each in made) and in_time
+
+
+def _signature(words: list[str]) -> bytes:
+    digest = hashlib.sha256(":".join(words).encode()).digest()
+    return b"v1_" + b64encode(digest).rstrip(b"=")
 
 
 class E2bSandboxes:
@@ -105,11 +105,11 @@ class E2bSandboxes:
     ) -> E2bSandbox:
         times = Times(lifetime=self.checked_lifetime(seconds), idle=_NEVER, linger=_NEVER)
         opening = Opening(template.name, template.policy, times, metadata, keep_tmp=True)
-        opened, token = await self._registry.open(principal, opening, self._trails(principal))
+        opened, _ = await self._registry.open(principal, opening, self._trails(principal))
         if isinstance(opened.box, AsyncSandbox):
             opened.box.collects_artifacts = False
         self._forget_closed()
-        sandbox = self._by_id[opened.id] = E2bSandbox(opened, token, template, metadata, variables)
+        sandbox = self._by_id[opened.id] = E2bSandbox(opened, template, metadata, variables)
         return sandbox
 
     async def find(self, tenant: str, identifier: str) -> E2bSandbox:
@@ -122,7 +122,7 @@ class E2bSandboxes:
 
     def find_by_token(self, identifier: str, token: str) -> E2bSandbox | None:
         found = self.find_open(identifier)
-        return found if found is not None and found.is_token(token) else None
+        return found if found is not None and found.opened.tokens.holder(token) else None
 
     def find_open(self, identifier: str) -> E2bSandbox | None:
         """Without a look at any token: that is for the caller."""

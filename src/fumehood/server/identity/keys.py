@@ -23,6 +23,7 @@ from fumehood.server.storage.database import EVERYTHING, Database, Row
 from fumehood.server.storage.rows import check_rows
 
 _OF_E2B = "e2b_"
+_PRINCIPAL = "key:"
 _ALPHABET = string.ascii_lowercase + string.digits
 _ID_LENGTH = 8
 _SECRET_LENGTH = 43
@@ -55,8 +56,12 @@ async def create_key(
     *,
     expires: float | None = None,
     networks: Iterable[str] = (),
+    family: str | None = None,
 ) -> tuple[str, KeyDetails]:
-    """The key, which is shown this once, and what is kept of it."""
+    """The key, which is shown this once, and what is kept of it.
+
+    `family` is that of the principal of the tenant that makes it. Without one it begins its own.
+    """
     identifier = "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
     secret = secrets.token_urlsafe(32)
     details = KeyDetails(
@@ -65,11 +70,25 @@ async def create_key(
     async with database.transaction(tenant) as transaction:
         await check_rows(transaction, tenant, "keys")
         await transaction.execute(
-            "INSERT INTO keys (tenant, id, sha256, name, scopes, networks, created, expires) VALUES (?,?,?,?,?,?,?,?)",
+            "INSERT INTO keys (tenant, id, sha256, name, scopes, networks, created, expires, family) "
+            "VALUES (?,?,?,?,?,?,?,?,?)",
             *(tenant, identifier, _digest(secret), name, " ".join(details.scopes), " ".join(details.networks)),
-            *(details.created, expires),
+            *(details.created, expires, family or f"{_PRINCIPAL}{identifier}"),
         )
     return f"fh_{identifier}_{secret}{_checksum(identifier + secret)}", details
+
+
+async def family_of(database: Database, tenant: str, principal: str) -> str:
+    """What all keys have in common that were made with one another: whoever has the first can have had them all.
+
+    The principal that an operator made, or a person, with whose scope `keys` they were made.
+    """
+    if not principal.startswith(_PRINCIPAL):
+        return principal
+    async with database.transaction(tenant) as transaction:
+        statement = "SELECT family FROM keys WHERE tenant = ? AND id = ?"
+        row = await transaction.row(statement, tenant, principal.removeprefix(_PRINCIPAL))
+    return str(row["family"]) if row else principal
 
 
 async def revoke_key(database: Database, tenant: str, identifier: str) -> bool:
@@ -89,8 +108,8 @@ async def check_heir(database: Database, principal: Principal, expires: float | 
     """UsageError for a key that would outlive the one that makes it, or be good where that one is not."""
     async with database.transaction(principal.tenant) as transaction:
         statement = "SELECT * FROM keys WHERE tenant = ? AND id = ?"
-        row = await transaction.row(statement, principal.tenant, principal.name.removeprefix("key:"))
-    if row is None or not principal.name.startswith("key:"):
+        row = await transaction.row(statement, principal.tenant, principal.name.removeprefix(_PRINCIPAL))
+    if row is None or not principal.name.startswith(_PRINCIPAL):
         return  # the holder of a token, which has neither
     own = _details(row)
     if own.expires is not None and (expires is None or expires > own.expires):
@@ -106,15 +125,14 @@ def _is_within(network: _Network, other: _Network) -> bool:
 
 
 async def keys_out_of_force(database: Database) -> frozenset[str]:
-    """Principals of keys that were revoked or have expired, as far as sandboxes may still be open for them."""
+    """Principals of keys that were revoked or have expired, of tenants that have sandboxes open."""
     async with database.transaction(EVERYTHING) as transaction:
         rows = await transaction.rows(
-            "SELECT DISTINCT keys.id AS id FROM keys JOIN sandboxes ON sandboxes.tenant = keys.tenant "
-            "AND sandboxes.principal = 'key:' || keys.id AND sandboxes.ended IS NULL "
-            "WHERE keys.revoked IS NOT NULL OR keys.expires <= ?",
+            "SELECT id FROM keys WHERE (revoked IS NOT NULL OR expires <= ?) "
+            "AND EXISTS (SELECT 1 FROM sandboxes WHERE sandboxes.tenant = keys.tenant AND sandboxes.ended IS NULL)",
             time.time(),
         )
-    return frozenset(f"key:{row['id']}" for row in rows)
+    return frozenset(f"{_PRINCIPAL}{row['id']}" for row in rows)
 
 
 async def authenticate(database: Database, key: str, address: str | None) -> Principal:
@@ -129,7 +147,7 @@ async def authenticate(database: Database, key: str, address: str | None) -> Pri
     details = _details(row)
     if not _is_in_force(details) or not _may_come_from(details, address):
         raise NotAuthenticatedError
-    return Principal(str(row["tenant"]), f"key:{details.id}", frozenset(details.scopes))
+    return Principal(str(row["tenant"]), f"{_PRINCIPAL}{details.id}", frozenset(details.scopes))
 
 
 async def find_principal(database: Database, tenant: str, identifier: str, address: str | None) -> Principal | None:

@@ -7,18 +7,21 @@ without a call, and at its `expires`, it is closed whatever happens in it.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from contextlib import suppress
 from typing import Protocol
 
 from fumehood.guest.contract.frames import FrameError
+from fumehood.policy import Policy
 from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.service import SandboxService
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
+from fumehood.server.sandboxes.access_tokens import AccessTokens
 from fumehood.server.sandboxes.errors import SandboxClosedError
 from fumehood.server.sandboxes.opening import Opening
 from fumehood.server.sandboxes.placement import PlacedSandbox
+from fumehood.server.sandboxes.sent_mounts import mounted_from
 
 _ALWAYS = frozenset({"close", "port.close", "session.close", "background.kill"})
 """Calls that end something: they are not counted, so that a tenant at its quota can still do so."""
@@ -28,6 +31,8 @@ _LAST_ANSWERS_SECONDS, _PAUSE_SECONDS = 2.0, 0.01
 
 class OwningRegistry(Protocol):
     """What an open sandbox asks of the registry that it is in."""
+
+    def memory_of(self, tenant: str, /) -> MemoryAccount: ...
 
     async def admit_call(self, principal: Principal) -> None: ...
 
@@ -58,8 +63,8 @@ class OpenSandbox:
     ) -> None:
         self.id, self.principal, self.box = identifier, principal, box
         self.opening, self.times = opening, opening.times
-        self._token, self._registry = token, registry
-        self.service = SandboxService(box, self)
+        self.tokens, self._registry = AccessTokens(principal.name, token), registry
+        self.service = SandboxService(box, self, account=registry.memory_of(principal.tenant))
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = None
         """When the client's connection was lost, if it had one and has none now."""
@@ -75,9 +80,6 @@ class OpenSandbox:
         await self.box.__aenter__()
         self._watch = asyncio.ensure_future(self._watch_times())
 
-    def is_token(self, token: str) -> bool:
-        return hmac.compare_digest(self._token.encode(), token.encode())
-
     async def admit_call(self, call: str) -> None:
         """What the key that opened it does not let its holder do by HTTP is not done by the channel, either."""
         if call == "files" and not self.principal.may(Scope.FILES):
@@ -90,6 +92,14 @@ class OpenSandbox:
 
     async def change_policy(self, wanted: object) -> None:
         await self._registry.change_policy(self, wanted)
+
+    @property
+    def shown_policy(self) -> Policy:
+        """As its client knows it: mounts of what was sent along have the client's names for it."""
+        if not self.opening.mounts:
+            return self.box.policy
+        sources = {each.target: each.source for each in self.opening.policy.filesystem.mounts}
+        return mounted_from(self.box.policy, sources)
 
     @property
     def tenant(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
@@ -41,4 +42,6 @@ class Opening:
     """The caller asks for the approvals that the policy wants."""
     snapshot: str | None = None
     named: NameUse | None = None
+    mounts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Target -> the name of what was sent along to be mounted there."""
     progress: Callable[[str], None] | None = None

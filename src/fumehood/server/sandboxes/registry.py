@@ -7,11 +7,13 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from fumehood.audit.trail import Trail
-from fumehood.errors import QuotaError
+from fumehood.errors import QuotaError, UsageError
 from fumehood.policy import Policy
+from fumehood.remote.memory import MemoryAccount
 from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes import records
@@ -23,6 +25,7 @@ from fumehood.server.sandboxes.opening import Opening
 from fumehood.server.sandboxes.placement import Loss, PlacedSandbox, Placement, PlacementRequest
 from fumehood.server.sandboxes.policy_change import changed_policy
 from fumehood.server.sandboxes.records import SandboxRecord
+from fumehood.server.sandboxes.sent_mounts import SentMounts, mounted_from
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.meter import DatabaseAwayError
@@ -37,11 +40,17 @@ class SandboxRegistry:
         tenancy: Tenancy,
         placement: Placement,
         requests: RequestQuota,
+        memory_of: Callable[[str], MemoryAccount],
+        mounts: SentMounts,
         *,
         strict: bool = True,
         tracing: Tracing = OFF,
     ) -> None:
-        """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say."""
+        """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say.
+
+        `memory_of` gives the account of a tenant, in which all its channels count what they hold.
+        """
+        self.memory_of, self.mounts = memory_of, mounts
         self._database, self.instance, self._placement = database, instance, placement
         self._tenancy, self._requests = tenancy, requests
         self._strict, self._tracing = strict, tracing
@@ -59,6 +68,10 @@ class SandboxRegistry:
         """An open sandbox, and the token for those who come back to it."""
         policy = self._as_strict(opening.policy)
         tenant = await self._tenancy.of(principal.tenant, policy)
+        if opening.mounts:
+            sent = self.mounts.take(principal, opening.mounts)
+            policy = mounted_from(policy, {target: mount.source for target, mount in sent.items()})
+            tenant = replace(tenant, mounts=frozenset(mount.source for mount in sent.values()))
         tenant.check(policy)
 
         def place(identifier: str, lost: Loss) -> PlacedSandbox:
@@ -66,7 +79,11 @@ class SandboxRegistry:
             request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
             return self._placement.place(request)
 
-        return await self._open_box(principal, opening, place)
+        try:
+            return await self._open_box(principal, opening, place)
+        except BaseException:
+            await asyncio.shield(self.mounts.release(opening.mounts.values()))
+            raise
 
     async def open_fork(self, principal: Principal, name: str, trail: Trail) -> tuple[OpenSandbox, str]:
         """A copy of a sandbox that this principal has asked for."""
@@ -121,6 +138,8 @@ class SandboxRegistry:
             raise DatabaseAwayError from error
 
     async def fork(self, opened: OpenSandbox, count: int) -> list[str]:
+        if opened.opening.mounts:
+            raise UsageError("a sandbox with mounts cannot be forked: their files are here for this one; upload them")
         with self.forks.room_for(opened.tenant, count):
             copies = await self._placement.fork(opened.box, count)
             return self.forks.keep(copies, opened.opening, opened.principal)
@@ -132,6 +151,7 @@ class SandboxRegistry:
     async def forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)
         self._one_less.set()
+        await self.mounts.release(opened.opening.mounts.values())
         await self._end(opened.tenant, opened.id, cause)
 
     def _as_strict(self, policy: Policy) -> Policy:
@@ -158,7 +178,9 @@ class SandboxRegistry:
         await opened.close("closed")
 
     async def close_all_of(self, principals: Collection[str], cause: str) -> None:
-        """Sandboxes that were opened with keys that do not hold any more."""
+        """Sandboxes that were opened with keys that do not hold any more; to others those keys lose access."""
+        for opened in self._open.values():
+            opened.tokens.withdraw(principals)
         theirs = [opened for opened in self._open.values() if opened.principal.name in principals]
         await asyncio.gather(*(opened.close(cause) for opened in theirs))
 

@@ -24,7 +24,7 @@ StoreFinder = Callable[[str], Awaitable[SnapshotStore]]
 
 _KNOWN = frozenset(
     {"do", "protocol", "policy", "narrow", "offline", "packages", "session", "keep_tmp", "learn", "gated", "snapshot"}
-    | {"times", "metadata", "name", "create", "wait", "once"}
+    | {"times", "metadata", "name", "create", "wait", "once", "mounts"}
 )
 _MOST_METADATA = 32
 _MOST_TEXT = 256
@@ -45,7 +45,8 @@ async def read_opening(
     if named is not None and stores is not None and wishes.get("policy") is None:
         name, policy = await own_policy(database, principal, await stores(principal.tenant), named)
     else:
-        name, policy = await find_wanted_policy(database, principal, wishes.get("policy"))
+        sent = _mounts(principal, wishes)
+        name, policy = await find_wanted_policy(database, principal, wishes.get("policy"), sent=sent)
     policy = narrow(policy, _mapping(wishes, "narrow"), network=not wishes.get("offline"))
     if packages := wishes.get("packages"):
         _require(principal, Scope.POLICIES)
@@ -61,8 +62,22 @@ async def read_opening(
         gated=_gated(principal, policy, bool(wishes.get("gated"))),
         snapshot=_text(wishes, "snapshot"),
         named=named,
+        mounts=_mounts(principal, wishes),
         progress=progress,
     )
+
+
+def _mounts(principal: Principal, wishes: Header) -> Mapping[str, str]:
+    """What the client has sent along for mounts of its policy."""
+    given = _mapping(wishes, "mounts")
+    if not given:
+        return {}
+    _require(principal, Scope.FILES)
+    if wishes.get("name") is not None:
+        raise UsageError("a sandbox with a name has no mounts: their files are here for one use; upload them into it")
+    if not all(isinstance(name, str) for name in given.values()):
+        raise UsageError("mounts: not names of what was sent")
+    return cast("Mapping[str, str]", given)
 
 
 def _name_use(wishes: Header) -> NameUse | None:
@@ -108,9 +123,17 @@ def _gated(principal: Principal, policy: Policy, is_gated: bool) -> bool:
 
 
 async def find_wanted_policy(
-    database: Database, principal: Principal, wanted: object, *, scope: Scope | None = Scope.POLICIES
+    database: Database,
+    principal: Principal,
+    wanted: object,
+    *,
+    scope: Scope | None = Scope.POLICIES,
+    sent: Mapping[str, str] | None = None,
 ) -> tuple[str, Policy]:
-    """One of the tenant's catalogue by name. A document of the client's own takes a key with this scope."""
+    """One of the tenant's catalogue by name. A document of the client's own takes a key with this scope.
+
+    `sent` has the targets of mounts whose files came along.
+    """
     if isinstance(wanted, str):
         found = await find_policy(database, principal.tenant, wanted)
         if found is None:
@@ -119,8 +142,18 @@ async def find_wanted_policy(
     policy = await beside_the_loop(principal.tenant, lambda: unpack_policy(wanted))
     if scope is not None and policy.digest != deny_all().digest:
         _require(principal, scope)
-    check_tenant_policy(policy, policy.name or "policy")
+    check_tenant_policy(_without_sent(policy, sent or {}), policy.name or "policy")
     return policy.name or "", policy
+
+
+def _without_sent(policy: Policy, sent: Mapping[str, str]) -> Policy:
+    """As far as it still names files of the host; copies can be read and not written."""
+    mounts = policy.filesystem.mounts
+    if {mount.target for mount in mounts} != set(sent):
+        return policy
+    if any(mount.mode != "ro" or mount.sockets for mount in mounts):
+        raise UsageError("what is sent along can be mounted to be read alone: mode: ro, without sockets")
+    return policy.override({"filesystem": {"mounts": []}})
 
 
 def _require(principal: Principal, scope: Scope) -> None:

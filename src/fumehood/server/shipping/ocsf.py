@@ -45,6 +45,8 @@ _CLASSES: Mapping[str, EventClass] = {
     "egress.denied": EventClass(_NETWORK, 5),
     "file.in": EventClass(_FILE, 1),
     "file.out": EventClass(_FILE, 2),
+    "file.begun": EventClass(_FILE, 2),
+    "file.broken": EventClass(_FILE, 2),
     "file.removed": EventClass(_FILE, 4),
     "sandbox.opened": EventClass(_LIFECYCLE, 3),
     "sandbox.closed": EventClass(_LIFECYCLE, 4),

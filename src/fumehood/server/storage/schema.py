@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fumehood.server.storage.database import StorageError
 
-VERSION = "3"
+VERSION = "4"
 """Of the tables; in the table `facts`, so that a server of another version does not use them."""
 FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 READ_VERSION = "SELECT value FROM facts WHERE name = 'schema'"
@@ -15,7 +15,7 @@ TABLES: dict[str, str] = {
     "keys": (
         "tenant TEXT NOT NULL, id TEXT NOT NULL, sha256 TEXT NOT NULL, name TEXT NOT NULL, scopes TEXT NOT NULL, "
         "networks TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION, "
-        "revoked DOUBLE PRECISION, PRIMARY KEY (tenant, id)"
+        "revoked DOUBLE PRECISION, family TEXT NOT NULL, PRIMARY KEY (tenant, id)"
     ),
     "policies": (
         "tenant TEXT NOT NULL, name TEXT NOT NULL, version BIGINT NOT NULL, text TEXT NOT NULL, digest TEXT NOT NULL, "

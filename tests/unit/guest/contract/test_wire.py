@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -131,3 +132,14 @@ def test_a_header_that_cannot_be_written_leaves_no_descriptor() -> None:
     with pytest.raises(TypeError):
         wire.sealed_file({"bytes": b"not json"}, b"")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@given(values)
+def test_what_is_parsed_is_what_json_says(value: object) -> None:
+    assert wire.parse(json.dumps(value).encode()) == value
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"{} {}", b" {}", b"[1]x", b"\xff", b"nothing"])
+def test_what_is_not_one_value_of_json_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        wire.parse(data)

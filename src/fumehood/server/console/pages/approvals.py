@@ -75,8 +75,7 @@ def _needs_fresh(page: PageRequest, request: ApprovalRequest) -> bool:
 async def answer(page: PageRequest) -> Response:
     """Yes or no to exactly what was shown. The first answer counts."""
     request = await _find(page)
-    if not page.source.is_local and page.is_own(request.asked_by):
-        raise DeniedError("The one who asked cannot answer.")
+    await page.source.check_other(page.principal, request.asked_by)
     if page.form.get("digest") != request.call.digest:
         raise StalePageError("What the page has shown is not what is asked. Look at it again.")
     verdict = page.form.get("verdict", "")
