@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.server.console import pages
 from fumehood.server.console.app import CONTENT_POLICY
+from fumehood.server.console.code_view import highlighted
 from fumehood.server.console.news import Fragment, NewsFeed
 from fumehood.server.console.sessions import COOKIE
 from fumehood.server.identity.principals import Scope
@@ -318,3 +320,86 @@ async def test_people_sign_in_at_their_identity_provider(tmp_path: Path, provide
             async with host.server.database.transaction(EVERYTHING) as transaction:
                 await transaction.execute("UPDATE sessions SET expires = ?", time.time() - 1)
             assert (await visitor.client.get("/", headers=session)).status_code == 303
+
+
+def _policy_form(page: str) -> tuple[str, str]:
+    """The version that a form is made from, and the text in it."""
+    version, text = (
+        re.search(r'name="version" value="(\d+)"', page),
+        re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL),
+    )
+    assert version is not None
+    assert text is not None
+    return version[1], html.unescape(text[1])
+
+
+async def test_of_two_who_save_a_policy_at_once_one_is_told(host: Hosted) -> None:
+    api = await host.tenant("acme")
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        version, text = _policy_form((await visitor.get("/policies/closed/change")).text)
+        saves = [visitor.post("/policies/closed/save", version=version, text=f"{text}\n# {each}\n") for each in "ab"]
+        assert sorted(answer.status_code for answer in await asyncio.gather(*saves)) == [303, 409]
+
+
+async def test_what_is_judged_of_a_policy_is_the_text_that_the_form_saves(host: Hosted) -> None:
+    """YAML ends a line, and a comment, where the page shows a number."""
+    api = await host.tenant("acme")
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        version, text = _policy_form((await visitor.get("/policies/closed/change")).text)
+        hidden = f"{text.rstrip()}\n# more:\u0085resources: {{timeout: 7s}}\n"
+        shown = (await visitor.post("/policies/closed/change", version=version, text=hidden)).text
+        assert "⟨U+0085⟩" in shown
+        assert "Nothing that is enforced differs" in shown
+
+
+async def test_an_approver_sees_all_that_a_call_could_reach(host: Hosted) -> None:
+    api = await host.tenant("acme")
+    commands = "".join(f"    - tool-of-a-rather-long-name-{number}\n" for number in range(200))
+    put = await api.put("/policies/long", json={"text": f"commands:\n  allow:\n{commands}"})
+    assert put.status_code == 200, put.text
+    asked = {"tool": "t", "arguments": {"code": "1"}, "policy": "long", "code": "code"}
+    place = f"/approvals/{(await api.post('/approvals', json=asked)).json()['id']}"
+    async with visit(host, await host.key("acme", [Scope.APPROVE])) as visitor:
+        await visitor.sign_in()
+        assert "tool-of-a-rather-long-name-199" in (await visitor.get(place)).text
+
+
+async def test_news_of_who_only_runs_say_nothing_of_others(host: Hosted) -> None:
+    owner = await host.tenant("acme")
+    await ask(owner)
+    async with visit(host, await host.key("acme", [Scope.RUN])) as visitor:
+        await visitor.sign_in()
+        async with visitor.client.stream("GET", "/news?view=tasks&after=0") as news:
+            lines = news.aiter_lines()
+            told = await anext(line async for line in lines if line.startswith("data:"))
+        assert told == "data: []"
+
+
+async def test_one_key_signs_nobody_else_out(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fumehood.server.console.sessions._MOST_OF_PRINCIPAL", 2)
+    owner = await host.tenant("acme")
+    async with visit(host, owner) as first, visit(host, await host.key("acme", [Scope.RUN])) as other:
+        await first.sign_in()
+        kept = list[str]()
+        for _ in range(4):
+            other.client.headers.pop("Cookie", None)
+            await other.sign_in()
+            kept.append(other.client.headers["Cookie"])
+        assert (await first.get("/")).status_code == 200
+        states = [(await other.client.get("/", headers={"Cookie": each})).status_code for each in kept]
+        assert states == [303, 303, 200, 200]
+
+
+async def test_a_number_that_is_none_is_not_a_failure(host: Hosted) -> None:
+    async with visit(host, await host.tenant("acme")) as visitor:
+        await visitor.sign_in()
+        for before in ("9" * 5000, "\u0669", "-1", "x"):
+            assert (await visitor.client.get("/audit", params={"before": before})).status_code == 200
+
+
+def test_no_language_lets_a_control_character_through() -> None:
+    for language in ("", "python", "shell", "javascript", "json", "yaml"):
+        shown = str(highlighted("a # b\rc\x1b[1m\x08\n", language))
+        assert not set(shown) & set("\r\x1b\x08"), language

@@ -8,6 +8,7 @@ from fumehood.audit.records import Record
 from fumehood.server.console.news import Fragment
 from fumehood.server.console.page_request import PageRequest
 from fumehood.server.console.rendering import render
+from fumehood.server.identity.principals import Scope
 from fumehood.tools.approvals import State
 
 
@@ -18,7 +19,8 @@ def count_waiting(page: PageRequest) -> int:
 
 
 async def badge_fragments(page: PageRequest, record: Record) -> Sequence[Fragment]:
-    if not record.kind.startswith("approval."):
+    """Nothing for those who may not answer: how many others wait is not theirs to know."""
+    if not page.may(Scope.APPROVE) or not record.kind.startswith("approval."):
         return ()
     waiting = await page.blocking(lambda: count_waiting(page))
     return (Fragment(render("fragments/waiting.html", waiting=waiting)),)

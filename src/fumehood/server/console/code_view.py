@@ -70,7 +70,7 @@ def _coloured(text: str, lexer: str) -> Iterator[Markup]:
     """Pygments says where tokens are; that what it says is all of the text is checked."""
     tokens = list(_lexer(lexer).get_tokens(text))
     if "".join(value for _, value in tokens).rstrip("\n") != text.rstrip("\n"):
-        yield from map(escape, text.split("\n"))
+        yield from (escape(neutralise(line)) for line in text.split("\n"))
         return
     line = Markup("")
     for kind, value in tokens:

@@ -24,7 +24,8 @@ FRESH_SECONDS = 15 * 60
 KEY_SECONDS = 12 * 3600.0
 USER_SECONDS = 3600.0
 """Of somebody whom an identity provider knows: then it is asked again."""
-_MOST_OF_TENANT = 1000
+_MOST_OF_PRINCIPAL = 100
+"""The oldest make room. Of each one, not of the tenant: else one key could sign everybody out."""
 
 
 @frozen
@@ -80,9 +81,10 @@ class StoredSessions:
         seconds = KEY_SECONDS if principal.name.startswith("key:") else USER_SECONDS
         async with self._database.transaction(principal.tenant) as transaction:
             await transaction.execute(
-                "DELETE FROM sessions WHERE tenant = ? AND sha256 NOT IN "
-                "(SELECT sha256 FROM sessions WHERE tenant = ? ORDER BY signed_in DESC LIMIT ?)",
-                *(principal.tenant, principal.tenant, _MOST_OF_TENANT - 1),
+                "DELETE FROM sessions WHERE tenant = ? AND principal = ? AND sha256 NOT IN "
+                "(SELECT sha256 FROM sessions WHERE tenant = ? AND principal = ? ORDER BY signed_in DESC LIMIT ?)",
+                *(principal.tenant, principal.name) * 2,
+                _MOST_OF_PRINCIPAL - 1,
             )
             await transaction.execute(
                 "INSERT INTO sessions (tenant, sha256, principal, scopes, signed_in, expires) VALUES (?,?,?,?,?,?)",

@@ -38,6 +38,14 @@ class FailedTestsError(UsageError):
         self.failures = list(failures)
 
 
+class NewerVersionError(UsageError):
+    """Somebody has saved another version since the one that a text was made from."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"version {version} was saved since")
+        self.version = version
+
+
 async def put_policy(
     database: Database,
     tenant: str,
@@ -45,8 +53,12 @@ async def put_policy(
     text: str,
     author: str,
     record: Callable[[CatalogueEntry], Awaitable[None]] | None = None,
+    based_on: int | None = None,
 ) -> CatalogueEntry:
-    """A new version, unless it is what the newest one says already. If `record` fails, there is none."""
+    """A new version, unless it is what the newest one says already. If `record` fails, there is none.
+
+    With `based_on`, NewerVersionError unless that is the newest one when this one is stored.
+    """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a policy: small letters, digits, `.`, `_` and `-`, up to 63")
     policy, results = await beside_the_loop(tenant, lambda: read_and_try(text, name))
@@ -55,6 +67,8 @@ async def put_policy(
         raise FailedTestsError(failures)
     async with database.transaction(tenant) as transaction:
         newest = await _newest(transaction, tenant, name)
+        if based_on is not None and (newest is None or newest.version != based_on):
+            raise NewerVersionError(newest.version if newest else 0)
         if newest is not None and newest.text == text:
             return newest
         await check_rows(transaction, tenant, "policies")

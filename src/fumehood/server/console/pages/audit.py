@@ -21,6 +21,7 @@ from fumehood.server.identity.principals import Scope
 
 _SCOPES = (Scope.AUDIT,)
 _ON_PAGE = 100
+_MOST_DIGITS = 15
 _FIELDS = ("text", "kind", "run", "sandbox", "status", "since", "until")
 
 
@@ -51,7 +52,7 @@ async def show(page: PageRequest) -> Response:
     asked = {name: page.query(name)[:200] for name in _FIELDS}
     before = page.query("before")
     query = _query(asked)
-    found = await page.blocking(lambda: _newest(log, query, int(before) if before.isdecimal() else None))
+    found = await page.blocking(lambda: _newest(log, query, _number(before)))
     await page.source.note_reading(page.principal, len(found[:_ON_PAGE]))
     return page.page(
         "audit.html",
@@ -82,13 +83,19 @@ def _newest(log: RecordReader, query: Query, before: int | None) -> list[Record]
     return list(islice(found, _ON_PAGE + 1))
 
 
+def _number(text: str) -> int | None:
+    """Of a record."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+
+
 async def show_record(page: PageRequest) -> Response:
     wanted = page.path("seq")
-    if not wanted.isascii() or not wanted.isdigit() or len(wanted) > 15:
+    number = _number(wanted)
+    if number is None:
         raise NoSuchPageError
     log = page.source.log
-    record = await page.blocking(lambda: next(iter(log.find(Query(after=int(wanted) - 1, limit=1))), None))
-    if record is None or record.seq != int(wanted):
+    record = await page.blocking(lambda: next(iter(log.find(Query(after=number - 1, limit=1))), None))
+    if record is None or record.seq != number:
         raise NoSuchPageError
     step = await page.blocking(lambda: StoryTeller(log).step(record))
     if step.blocks:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from fumehood.characters import neutralise
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
@@ -23,6 +24,7 @@ from fumehood.server.console.tenant_pages import server_of
 from fumehood.server.identity.principals import Scope
 from fumehood.server.tenants.catalogue import (
     CatalogueEntry,
+    NewerVersionError,
     find_version,
     list_policies,
     put_policy,
@@ -57,6 +59,8 @@ async def show_all(page: PageRequest) -> Response:
         newest.setdefault(entry.name, entry)
     in_use: dict[str, int] = {}
     for sandbox in await page.source.open_sandboxes():
+        if not page.may(Scope.AUDIT, Scope.POLICIES) and not page.is_own(sandbox.opened_by):
+            continue
         in_use[sandbox.policy] = in_use.get(sandbox.policy, 0) + 1
     return page.page("policies.html", policies=list(newest.values()), in_use=in_use)
 
@@ -111,17 +115,23 @@ async def preview(page: PageRequest) -> Response:
 async def save(page: PageRequest) -> Response:
     """The text that was shown, as the next version. Its tests have to pass; a newer version makes the page stale."""
     server, caller, name = server_of(page), page.principal, page.path("name")
-    await _based_on(page)
+    based_on = await _based_on(page)
 
     async def record(entry: CatalogueEntry) -> None:
         await server.chains.own(caller).write(events.CatalogueChanged(entry.name, entry.version, entry.digest))
 
-    entry = await put_policy(server.database, caller.tenant, name, _text(page), caller.name, record)
+    try:
+        entry = await put_policy(
+            server.database, caller.tenant, name, _text(page), caller.name, record, based_on.version
+        )
+    except NewerVersionError as error:
+        raise _stale(error.version) from None
     return page.go(f"/policies/{quote(name)}?version={entry.version}")
 
 
 async def _shown_change(page: PageRequest, entry: CatalogueEntry, text: str, attempt: str, remark: str) -> Response:
     outlook, problem = None, ""
+    text = neutralise(text)  # what is judged is what the form shows, and sends back
     try:
         outlook = await _outlook(page, entry, text, attempt)
     except FumehoodError as error:
@@ -157,8 +167,12 @@ async def _based_on(page: PageRequest) -> CatalogueEntry:
     """The newest version, which must be the one that the form was made from."""
     entry = await _entry(page, page.path("name"), None)
     if page.form.get("version") != str(entry.version):
-        raise StalePageError(f"Version {entry.version} was saved since this page was made. Load it again.")
+        raise _stale(entry.version)
     return entry
+
+
+def _stale(version: int) -> StalePageError:
+    return StalePageError(f"Version {version} was saved since this page was made. Load it again.")
 
 
 def _text(page: PageRequest) -> str:
