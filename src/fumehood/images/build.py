@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from fumehood.backends.docker.engine import Engine, ImageFacts
 from fumehood.backends.docker.errors import speaking_to
@@ -101,15 +102,16 @@ def make_layer(
     progress: Progress,
     heartbeat: Heartbeat,
     folders: tuple[str, ...] = (),
+    files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> MadeLayer:
-    """A hardened root file system from Debian packages, without any engine; `folders` are further ones for it."""
+    """A hardened root file system from Debian packages, without any engine; `folders` and `files` come on top."""
     made_at = _moment(os.environ)
     with ExitStack() as stack:
         source = _fetch(recipe, machine, build_dir, made_at, progress, heartbeat)
         root = stack.enter_context(open_root(source.archive))
         environment = _install_packages(recipe, root, source.machine, stack, runner, progress, heartbeat)
         progress("hardening")
-        _assemble(recipe, source, root, environment, path, made_at, heartbeat, folders)
+        _assemble(recipe, source, root, environment, path, made_at, heartbeat, folders, files)
         python, number = root.python(), add_account(root).number
         assert python is not None
         return MadeLayer(made_at, (number, number), *python, environment is not None)
@@ -177,13 +179,14 @@ def _assemble(
     made_at: int,
     heartbeat: Heartbeat,
     folders: tuple[str, ...] = (),
+    files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> ImageArchive:
     content = filter_content(root, recipe.languages, debian.SCAFFOLDING if recipe.base is None else NOTHING)
     _check_languages(recipe, root, content)
     account, labels = add_account(root), _labels(recipe, source, root, environment, made_at)
     layer = Layer(made_at)
     layer.add_root(root, content.kept)
-    for name, text in {**content.changed, **account.files}.items():
+    for name, text in {**content.changed, **account.files, **files}.items():
         layer.add_file(name, text, 0o644)
     for folder in ("workspace", "tmp", "run", "dev", "proc", "sys", *folders):
         layer.add_folder(folder, 0o1777 if folder == "tmp" else 0o755)

@@ -35,6 +35,12 @@ from fumehood.images.recipe import Recipe
 
 # Where a guest finds file systems of its own; the root itself cannot be written.
 _PLACES = (GUEST_FOLDER.lstrip("/"), PACKAGES_PLACE.lstrip("/"), "var/tmp")
+# What an engine would put there.
+_FILES = {
+    "etc/hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "etc/hostname": b"sandbox\n",
+    "etc/resolv.conf": b"nameserver 127.0.0.1\n",
+}
 # The rest of the guest comes over the stream: first its length, then what reads what follows.
 _FIRST_LINES = (
     "import os\n"
@@ -66,7 +72,8 @@ def build_machine_image(
     with open_build_dir() as build_dir:
         kernel = fetch_kernel(build_dir, progress, heartbeat)
         layer = build_dir.folder / "layer.tar"
-        made = make_layer(recipe, os.uname().machine, build_dir, layer, runner, progress, heartbeat, folders=_PLACES)
+        machine = os.uname().machine
+        made = make_layer(recipe, machine, build_dir, layer, runner, progress, heartbeat, folders=_PLACES, files=_FILES)
         progress("writing the disk")
         draft = build_dir.folder / "image"
         draft.mkdir()

@@ -128,6 +128,10 @@ def begin(start: MachineStart) -> None:
     with step("limiting memory"):
         process_group.limit_memory(start["memory_bytes"])
     kernel.unmount("/sys")
+    with step("dropping capabilities"), open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as stream:
+        # The guest keeps its own as long as it executes nothing; no program can have any.
+        for capability in range(int(stream.read()) + 1):
+            kernel.set_option(kernel.PR_CAPBSET_DROP, capability)
 
 
 def _renew_randomness(fresh: bytes) -> None:
