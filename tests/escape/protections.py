@@ -351,7 +351,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(
             SERVICE,
             "self._waiting.append((message, descriptors))",
-            "self._waiting.append((message, descriptors)); RunTemplate.read = wire.read_sealed_file(descriptors[1])[1]",
+            "self._waiting.append((message, descriptors)); RunTemplate.read = "
+            "getattr(RunTemplate, 'read', b'') + wire.read_sealed_file(descriptors[1])[1]",
         ),
         Patch(TEMPLATE, "[_WISH.pack(_FORK, how, 0)]", "[_WISH.pack(_FORK, how, 0), getattr(self, 'read', b'')]"),
         Patch(TEMPLATE, "receive(_WISH.size, ", "receive(60_000, "),

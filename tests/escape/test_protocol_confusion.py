@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from escape.conftest import MakeSandbox
 from escape.laboratory import ENDED, attack, booty, lingering_attack, number_of, program
-from fumehood import AsyncSandbox, Cause, Status, UsageError
+from fumehood import AsyncSandbox, Cause, SandboxError, Status, UsageError
 
 pytestmark = pytest.mark.anyio
 
@@ -236,10 +237,14 @@ async def test_a_child_that_is_given_to_the_supervisor_does_not_hold_it_up(make_
         found = "born"
     """
     async with make_sandbox() as attacker, make_sandbox() as neighbour:
+        assert (await neighbour.run("print(42)")).stdout == "42\n"  # from here on it cannot move to another cell
         result = await attacker.run(program(code, number=number_of("clone")), timeout=2)
         assert result.cause is Cause.EXIT
-        for _ in range(4):  # more than were on standby before
-            assert await attack(neighbour, "found = 42") == 42
+        said: list[str] = []
+        with suppress(SandboxError):  # its cell is gone
+            # More than were on standby before.
+            said = [(await neighbour.run("print(42)")).stdout for _ in range(8)]
+        assert said == ["42\n"] * 8
 
 
 async def test_signals_that_the_program_sends_to_its_group_end_the_program_alone(sandbox: AsyncSandbox) -> None:
