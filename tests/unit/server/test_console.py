@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import os
 import re
 import subprocess
 import sys
@@ -366,7 +367,8 @@ async def test_an_approver_sees_all_that_a_call_could_reach(host: Hosted) -> Non
     place = f"/approvals/{(await api.post('/approvals', json=asked)).json()['id']}"
     async with visit(host, await host.key("acme", [Scope.APPROVE])) as visitor:
         await visitor.sign_in()
-        assert "tool-of-a-rather-long-name-199" in (await visitor.get(place)).text
+        shown = (await visitor.get(place)).text
+        assert all(f"tool-of-a-rather-long-name-{number}" in shown for number in range(200))
 
 
 async def test_news_of_who_only_runs_say_nothing_of_others(host: Hosted) -> None:
@@ -400,6 +402,35 @@ async def test_a_number_that_is_none_is_not_a_failure(host: Hosted) -> None:
         await visitor.sign_in()
         for before in ("9" * 5000, "\u0669", "-1", "x"):
             assert (await visitor.client.get("/audit", params={"before": before})).status_code == 200
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+def test_the_link_of_one_user_opens_nothing_for_another(tmp_path: Path) -> None:
+    """Whoever reads it in the arguments of the browser's process, or gets the cookie at another port."""
+    command = [sys.executable, "-m", "fumehood", "console", "--no-browser"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env={**os.environ, "HOME": str(tmp_path)}
+    ) as console:
+        try:
+            assert console.stdout is not None
+            link = urlsplit(console.stdout.readline().strip())
+            asked = f"GET {link.path}?{link.query} HTTP/1.1\\r\\nHost: {link.netloc}\\r\\nConnection: close\\r\\n\\r\\n"
+            script = f"exec 3<>/dev/tcp/127.0.0.1/{link.port}; printf '{asked}' >&3; head -n1 <&3"
+            states = [
+                subprocess.run(
+                    ["/bin/bash", "-c", script],
+                    user=user,
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                    timeout=30,
+                    cwd="/",
+                ).stdout.split()[1]
+                for user in (65534, 0, 0)
+            ]
+        finally:
+            console.terminate()
+    assert states == ["403", "303", "409"]
 
 
 def test_no_language_lets_a_control_character_through() -> None:

@@ -18,6 +18,7 @@ from fumehood.audit.log import current_user
 from fumehood.server.console.app import build_console, problem_page
 from fumehood.server.console.local_source import LocalSource
 from fumehood.server.console.page_request import StalePageError
+from fumehood.server.console.peers import owner_of, trusted_users
 from fumehood.server.console.routes import ROOT
 from fumehood.server.console.sessions import MemorySessions
 from fumehood.server.console.sign_in import begin_session
@@ -75,15 +76,24 @@ def local_app(console: LocalConsole, port: int) -> ASGIApp:
 
 
 class _OwnHost:
-    """A name of another site can be made to lead to the loopback: requests have to be for an address of ours."""
+    """A name of another site can be made to lead to the loopback: requests have to be for an address of ours.
+
+    And of a user who may: others of this machine can read the link in the arguments of the browser's process, and get
+    the cookie, which browsers send to every port of an address, at a port of their own.
+    """
 
     def __init__(self, inner: ASGIApp, port: int) -> None:
-        self._inner = inner
+        self._inner, self._users = inner, trusted_users()
         self._names = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
         if scope["type"] == "http" and (len(hosts) != 1 or hosts[0] not in self._names):
             await PlainTextResponse("this console has another address", 421)(scope, receive, send)
+            return
+        if scope["type"] == "http" and owner_of(tuple(scope["client"]), tuple(scope["server"])) not in self._users:
+            await PlainTextResponse("this console is another user's; start `hood console` yourself", 403)(
+                scope, receive, send
+            )
             return
         await self._inner(scope, receive, send)
