@@ -23,8 +23,8 @@ rendered on the server (`rendering`: everything is escaped and neutralised by de
    numbers, times and states have classes of `static/console.css`. Filters: `moment`, `clock`, `size`, `duration`
    (microseconds), `short`, `code`, `lines`.
 4. Live? Give the page `view="egress"` and `after=` the last record that it shows, and the module
-   `{"egress": (scopes, builder)}`: the builder makes a `LiveView`, whose `fragments(record)` render small templates (below
-   `templates/fragments`) with an id for each outermost element.
+   `{"egress": (scopes, builder)}`: the builder makes a `LiveView`, whose `fragments(record)` render small
+   templates (below `templates/fragments`) with an id for each outermost element.
 5. A test in `tests/live/test_console.py` with the browser fixture: what it shows, what it does, that hostile text stays
    text; `PAGES` there lists it for axe-core, for the screenshots and for the phone's width. Routes with an id are found
    by `tests/unit/server/test_console.py`, which compares another tenant's with one that never was: add its ids there.
