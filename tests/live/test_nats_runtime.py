@@ -134,7 +134,8 @@ async def test_publications_survive_a_nats_server_that_is_killed_and_none_is_han
                     await wait_until(lambda number=number: len(acknowledged) >= count * (number + 1) // (kills + 1))
                     server.kill()
                     server.start()
-            await home.idle()
+            with anyio.fail_after(60):
+                await home.idle()
     numbers = [int(line.split()[0]) for line in place.lines("notes")]
     assert Counter(numbers) == Counter(acknowledged) == Counter(range(count))
     by_agent = [[number for number in numbers if number % 5 == key] for key in range(5)]

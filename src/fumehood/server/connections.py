@@ -46,6 +46,8 @@ class ConnectionLimit:
         if oldest is not None:
             self.end_waiting(oldest)
             oldest.transport.abort()
+            # The loop tells it of its end a turn later; many can be made in one turn, and others ask meanwhile.
+            oldest.connections.discard(oldest)
 
 
 class TimedProtocol(H11Protocol):

@@ -76,9 +76,13 @@ def _import_ahead() -> None:
 
 def _receive_spec(control: socket.socket, host: int) -> CellSpec | None:
     """None when the host does without us, or is gone. Descriptors come with it; it names them by their places."""
-    ready, _, _ = select.select([control, host], [], [], PRESTART_SECONDS)
+    # Not select(): their numbers are those of the host, which may have more than 1024.
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(host, select.POLLIN)
+    ready = {descriptor for descriptor, _ in poll.poll(PRESTART_SECONDS * 1000)}
     os.close(host)
-    if control not in ready:
+    if control.fileno() not in ready:
         return None
     message, descriptors = wire.receive(control)
     if message is None:

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -39,6 +39,8 @@ _PULL_SECONDS = 20.0
 _ATTEMPT_SECONDS = 2.0
 _RETRY_SECONDS = 0.1
 _MOST_REMEMBERED = 100_000
+_MOST_WAITS = 2
+"""What was not acknowledged is delivered again after the time for it; NATS looks as often as that."""
 _MOST_DELIVERIES = 5
 """After so many attempts a message that takes its process down each time is a dead letter."""
 _ACKNOWLEDGED, _NEVER = b"+ACK", b"+TERM"
@@ -67,6 +69,8 @@ class _Partition:
     number: int
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     arrived: asyncio.Queue[Received] = field(default_factory=lambda: asyncio.Queue[Received]())
+    active: float = field(default_factory=anyio.current_time)
+    """When a message came last, or the connection did."""
 
 
 @dataclass(slots=True)
@@ -82,7 +86,7 @@ class Publications:
     """Takes publications for agents whose home this process is."""
 
     def __init__(self, parts: PublicationParts, lease_seconds: float) -> None:
-        self._parts, self._lease_seconds = parts, lease_seconds
+        self._parts, self._acknowledge_seconds = parts, max(1.0, lease_seconds)
         self._partitions: dict[str, _Partition] = {}
         self._handled: OrderedDict[str, None] = OrderedDict()
         self._unacknowledged: dict[str, str] = {}
@@ -125,6 +129,7 @@ class Publications:
 
     def _pull_again(self) -> None:
         for partition in self._partitions.values():
+            partition.active = anyio.current_time()
             partition.arrived.put_nowait(_ENDED)
 
     async def _take_all(self, name: str, partition: _Partition) -> None:
@@ -146,7 +151,7 @@ class Publications:
                 with anyio.CancelScope(shield=True):
                     await unsubscribe()
 
-    async def _retry(self, attempt: Callable[[], Awaitable[None]]) -> None:
+    async def _retry(self, attempt: Callable[[], Awaitable[object]]) -> None:
         """Until NATS is back."""
         while True:
             try:
@@ -155,7 +160,8 @@ class Publications:
             except DeliveryError:
                 await anyio.sleep(_RETRY_SECONDS)
 
-    async def _create_consumer(self, name: str, partition: _Partition) -> None:
+    async def _create_consumer(self, name: str, partition: _Partition) -> dict[str, Any]:
+        """What NATS knows of the consumer, if it exists already."""
         subjects = self._parts.subjects
         stream, wanted = subjects.publication_stream, subjects.publications(partition.type, partition.number)
         config = {
@@ -163,12 +169,12 @@ class Publications:
             "name": name,
             "filter_subject": wanted,
             "ack_policy": "explicit",
-            "ack_wait": int(max(1.0, self._lease_seconds) * 1e9),
+            "ack_wait": int(self._acknowledge_seconds * 1e9),
             "deliver_policy": "all",
             "max_deliver": -1,
         }
         question = {"stream_name": stream, "config": config}
-        await self._linked.call(subjects.api("CONSUMER.CREATE", stream, name, wanted), question)
+        return await self._linked.call(subjects.api("CONSUMER.CREATE", stream, name, wanted), question)
 
     async def _pull(self, name: str, inbox: str) -> None:
         subjects = self._parts.subjects
@@ -188,6 +194,7 @@ class Publications:
             fresh = [message for message in messages if not message.status]
             left -= len(fresh)
             if fresh:
+                partition.active = anyio.current_time()
                 await self._take(fresh)
             if not messages or len(fresh) < len(messages):
                 return
@@ -316,10 +323,30 @@ class Publications:
             info = await self._linked.call(subjects.api("STREAM.INFO", subjects.publication_stream), question)
         except DeliveryError:
             return True
-        own = {f"{number}.{type.replace('.', '/')}" for type, number in self._parts.homes.partitions()}
         stored = cast("dict[str, int]", info["state"].get("subjects") or {})
-        waiting = set(map(_partition_name, stored))
-        return not own & waiting and not self._arriving
+        names = set(map(_partition_name, stored))
+        for type, number in self._parts.homes.partitions():
+            if f"{number}.{type.replace('.', '/')}" in names and await self._is_awaited(type, number):
+                return False
+        return not self._arriving
+
+    async def _is_awaited(self, type: str, number: int) -> bool:
+        """Whether NATS will still deliver something of this partition, in whose subject messages are stored.
+
+        A NATS server that is killed may store again what was acknowledged and removed, and wait for acknowledgements of
+        what is no longer stored. It delivers neither.
+        """
+        name = self._parts.subjects.consumer(type, number)
+        partition = self._partitions.get(name)
+        if partition is None:
+            return True
+        try:
+            known = await self._create_consumer(name, partition)
+        except DeliveryError:
+            return True
+        if known["num_pending"] or not known["num_ack_pending"]:
+            return bool(known["num_pending"])
+        return anyio.current_time() - partition.active < _MOST_WAITS * self._acknowledge_seconds
 
 
 def _partition_name(subject: str) -> str:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +23,8 @@ from fumehood.guest.contract.limits import PRESTART_SECONDS
 from fumehood.policy import Policy, Resources
 from fumehood.sandbox.output import record
 from fumehood.sandbox.request import make_request
+
+SELECTABLE_DESCRIPTORS = 1024
 
 
 @pytest.mark.anyio
@@ -307,3 +310,13 @@ def test_no_two_cells_have_the_same_uids(monkeypatch: pytest.MonkeyPatch) -> Non
         assert len({cell.sandbox_owner for cell in cells}) == 2
     finally:
         pool.close()
+
+
+def test_a_process_with_thousands_of_descriptors_starts_cells() -> None:
+    with ExitStack() as stack:
+        for _ in range(SELECTABLE_DESCRIPTORS):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        pool, facts = CellPool(), detect()
+        stack.callback(pool.close)
+        cell = pool.acquire("a", facts, partial(cell_spec.build_cell_spec, Policy(), facts))
+        assert not cell.is_lost()
