@@ -21,12 +21,17 @@ class FoundGate(NamedTuple):
 
 
 def descendants(process: int | None = None) -> Iterator[int]:
+    tasks = Path(f"/proc/{process or os.getpid()}/task")
+    names: list[str] = []
     with suppress(OSError):
-        for task in os.listdir(f"/proc/{process or os.getpid()}/task"):
-            children = Path(f"/proc/{process or os.getpid()}/task/{task}/children").read_text()
-            for child in map(int, children.split()):
-                yield child
-                yield from descendants(child)
+        names = os.listdir(tasks)
+    for task in names:
+        children = ""
+        with suppress(OSError):  # this thread has ended, and the children of the others still count
+            children = (tasks / task / "children").read_text()
+        for child in map(int, children.split()):
+            yield child
+            yield from descendants(child)
 
 
 def memory(process: int) -> Iterator[bytes]:
