@@ -109,7 +109,6 @@ DIFFERENCES = (
         ELSEWHERE,
         "a policy of a tenant names no file of the server and no package index",
         (
-            "test_what_cannot_be_done_is_one_clear_error",
             "test_a_writable_mount_can_be_written_to",
             "test_typescript_runs_where_node_is_new_enough",
             "test_packages_come_beside_those_of_the_policy",

@@ -185,6 +185,28 @@ async def test_too_much_output_stops_the_run_and_not_the_session(shared_box: Len
         assert shown(await session.run("x")) == "'kept'"
 
 
+# Displays as the session sends them, at once: on a busy machine that many are on their way before it is interrupted.
+LATE = """
+import os, signal, struct
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+text = b'{"display": {"text/plain": ["text", 1]}, "metadata": {}}'
+data = memoryview((struct.pack("!II", len(text), 1) + text + b"y") * 3000)
+while data:
+    data = data[os.write(3, data):]
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+while True: pass
+"""
+
+
+@pytest.mark.one_container
+async def test_displays_that_were_on_their_way_at_the_limit_do_not_cost_a_session(shared_box: LendSandbox) -> None:
+    async with shared_box(resources={"output": "4K"}) as box, box.session() as session:
+        await session.run("x = 'kept'")
+        result = await session.run(LATE)
+        assert (result.status, result.cause, result.truncated) == (Status.RESOURCE_EXCEEDED, Cause.OUTPUT, True)
+        assert shown(await session.run("x")) == "'kept'"
+
+
 async def test_a_cancelled_run_leaves_a_session_that_works(session: AsyncSession) -> None:
     await session.run("x = 'kept'")
     for _ in range(3):

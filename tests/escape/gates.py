@@ -41,7 +41,7 @@ def memory(process: int) -> Iterator[bytes]:
 
 
 def gates() -> list[FoundGate]:
-    """Of cells alone. A run that is being set up has one too, but its parent is a cell."""
+    """Of cells alone. What it has forked has one too: the process that forks its runs, and a run that is set up."""
     code = CODE[os.uname().machine]
     found = {
         process: FoundGate(process, area[place + len(code) :][:SECRET_BYTES])
@@ -51,6 +51,23 @@ def gates() -> list[FoundGate]:
         if area.startswith(code, place)
     }
     return [gate for gate in found.values() if parent(gate.process) not in found]
+
+
+def templates(cell: int) -> set[int]:
+    """The process that forks a cell's runs: the cell's child, in its own process namespace, that has runs as children.
+
+    A run is in another one, and so is what it starts. Known by that alone, not by what is in its memory.
+    """
+    own = process_namespace(cell)
+    outer = [process for process in descendants(cell) if process_namespace(process) == own]
+    runs = {process for process in descendants(cell) if process_namespace(process) not in (own, None)}
+    return {process for process in outer if parent(process) == cell and runs.intersection(descendants(process))}
+
+
+def process_namespace(process: int) -> str | None:
+    with suppress(OSError):
+        return os.readlink(f"/proc/{process}/ns/pid")
+    return None
 
 
 def parent(process: int) -> int:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import anyio
 import pytest
 
-from escape.gates import copies, descendants, gates
+from escape.gates import copies, descendants, gates, templates
 from escape.laboratory import SCAN_MEMORY, attack, booty, lingering_attack, number_of, program
 from fumehood import AsyncSandbox, Policy
 
@@ -60,7 +60,7 @@ async def test_a_session_has_no_copy_of_the_secret(native: AsyncSandbox) -> None
             assert booty(await session.run(program(SCAN_MEMORY, **halves(secret)))) == 0
 
 
-async def test_there_is_one_copy_of_the_secret_and_it_is_the_cells(
+async def test_a_cell_and_the_process_that_forks_its_runs_have_the_secret_and_nobody_else(
     native: AsyncSandbox, tries: Callable[[int], Iterator[int]]
 ) -> None:
     await native.files.write("file", b"what the file service was asked to write")
@@ -70,10 +70,11 @@ async def test_there_is_one_copy_of_the_secret_and_it_is_the_cells(
             found: dict[int, int] = {}
             for _ in tries(100):  # until no standby is being set up
                 found = {process: count for process in descendants() if (count := copies(process, secret))}
-                if found == {cell: 1}:
+                if found == dict.fromkeys([cell, *templates(cell)], 1):
                     break
                 await anyio.sleep(0.01)
-            assert found == {cell: 1}
+            (template,) = templates(cell)
+            assert found == {cell: 1, template: 1}
 
 
 WITH_THE_SECRET = {

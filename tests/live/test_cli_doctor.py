@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import engine
 import pytest
@@ -37,7 +38,8 @@ def test_the_doctor_finds_that_sandboxes_work_here() -> None:
 
 
 @pytest.mark.usefixtures("no_engine")
-def test_the_doctor_speaks_json() -> None:
+def test_the_doctor_speaks_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FUMEHOOD_MACHINES", str(tmp_path))  # without an image for machines
     done = hood("doctor", "--json")
     found = json.loads(done.stdout)
     assert found["works"] is True
@@ -48,7 +50,8 @@ def test_the_doctor_speaks_json() -> None:
     assert [backend["name"] for backend in found["backends"] if backend["works"]] == ["native"]
 
 
-def test_the_doctor_tries_an_engine_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_tries_an_engine_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FUMEHOOD_MACHINES", str(tmp_path))
     require(engine.missing() is None, engine.missing() or "")
     monkeypatch.setenv("DOCKER_HOST", engine.use())
     found = json.loads(hood("doctor", "--json").stdout)

@@ -173,9 +173,9 @@ def test_a_policy_is_obeyed_and_can_be_overridden(tmp_path: Path) -> None:
 
 
 def test_a_backend_that_is_not_there_is_refused_with_those_that_are() -> None:
-    done = hood("run", "--backend", "microvm", "-c", "print(1)")
+    done = hood("run", "--backend", "firecracker", "-c", "print(1)")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--backend: must be one of auto, native, docker, gvisor" in done.stderr
+    assert b"--backend: must be one of auto, native, docker, gvisor, microvm" in done.stderr
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly() -> None:

@@ -49,8 +49,8 @@ def execute(arguments: list[str]) -> int:
         raise UsageError("hood console needs more packages: pip install 'fumehood[console]'")
     with UncollectedImports():
         from fumehood.server.console.local_host import LocalConsole
-        from fumehood.server.console.local_source import LocalSource
-    console = LocalConsole(LocalSource(None if chosen.log is None else Path(chosen.log).absolute()))
+        from fumehood.server.console.local_source import LocalLogSource
+    console = LocalConsole(LocalLogSource(None if chosen.log is None else Path(chosen.log).absolute()))
     try:
         listener = socket.create_server(("127.0.0.1", chosen.port))
     except (OSError, OverflowError) as error:

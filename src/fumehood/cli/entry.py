@@ -23,7 +23,6 @@ examples:
   hood run script.py a.csv --fast         a file, with arguments of its own
   hood run -c 'print(6 * 7)'              a line of code
   hood run --language sh - < build.sh     code from standard input
-  hood run --policy analyst.yaml x.py     with what a policy allows
 """
 
 

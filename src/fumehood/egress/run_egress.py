@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DNS_PORT = 53
 _MOST_AT_ONCE = 64
 _PAUSE_SECONDS = 0.1
+# More than the kernel keeps for one socket; who shares a namespace with a run could go on sending for ever.
+_MOST_TURNS_AT_THE_END = 16
 _Arguments = TypeVarTuple("_Arguments")
 
 
@@ -53,7 +55,7 @@ class RunEgress:
         self.run_id, self.log, self._rules, self._thread = run_id, log, rules, thread
         self._sandbox, self._ports, self._learns, self._on_close = connections, ports, learns, on_close
         self._connections: set[Connection] = set()
-        self._sockets: set[socket.socket] = set()
+        self._sockets: dict[socket.socket, Callable[[socket.socket], bool]] = {}
         self._ended = False
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
@@ -123,18 +125,19 @@ class RunEgress:
             else:
                 self._watch(given, self._accept if given.type == socket.SOCK_STREAM else self._hear)
 
-    def _watch(self, given: socket.socket, attend: Callable[[socket.socket], None]) -> None:
+    def _watch(self, given: socket.socket, attend: Callable[[socket.socket], bool]) -> None:
+        """`attend` takes what is there, and returns whether there may be more."""
         if self._ended:
             given.close()
             return
-        self._sockets.add(given)
+        self._sockets[given] = attend
         asyncio.get_running_loop().add_reader(given, attend, given)
 
-    def _take_listeners(self, channel: socket.socket) -> None:
+    def _take_listeners(self, channel: socket.socket) -> bool:
         try:
             message, descriptors = wire.receive(channel)
         except BlockingIOError:
-            return
+            return False
         except (OSError, ValueError):
             message, descriptors = None, []
         arrived = [socket.socket(fileno=descriptor) for descriptor in descriptors]
@@ -143,18 +146,20 @@ class RunEgress:
         self._listen(arrived)
         if message is None:
             asyncio.get_running_loop().remove_reader(channel)
-            self._sockets.discard(channel)
+            self._sockets.pop(channel, None)
             channel.close()
+        return message is not None
 
-    def _look(self, watched: socket.socket) -> None:
+    def _look(self, watched: socket.socket) -> bool:
         """Packets without a listener, which the kernel has refused."""
         for _ in range(_MOST_AT_ONCE):
             try:
                 seen = parse_packet(watched.recv(SHOWN_BYTES))
             except OSError:
-                return
+                return False
             if seen is not None and (decision := self._decide(seen)) is not None:
                 self.log.record(decision)
+        return True
 
     def _decide(self, seen: BlockedPacket) -> Decision[Attempt] | None:
         """None for a connection that a listener has accepted: it is decided there."""
@@ -168,21 +173,22 @@ class RunEgress:
             return learn_mode.refusal(decision.attempt)
         return None if decision.allowed else decision
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> bool:
         for _ in range(_MOST_AT_ONCE):
             try:
                 connection, _ = listener.accept()
             except BlockingIOError:
-                return
+                return False
             except ConnectionAbortedError:
                 continue
             except OSError:
                 # Mostly that descriptors or memory are used up.
                 self._pause(listener)
-                return
+                return False
             connection.setblocking(False)
             address, port, *_ = connection.getsockname()
             self._admit(connection, (address, port))
+        return True
 
     def _pause(self, listener: socket.socket) -> None:
         """Spinning would not make it better."""
@@ -209,22 +215,36 @@ class RunEgress:
         made = self._sandbox.start(connection, destination, self._rules, self.log, on_end=self._connections.discard)
         self._connections.add(made)
 
-    def _hear(self, udp: socket.socket) -> None:
+    def _hear(self, udp: socket.socket) -> bool:
         for _ in range(_MOST_AT_ONCE):
             try:
                 query, sender = udp.recvfrom(dns.MOST_BYTES + 1)
                 if (reply := self.answer(query)) is not None:
                     udp.sendto(reply, sender)
             except OSError:
-                return
+                return False
+        return True
 
     async def close(self) -> None:
         """In the gateway's thread: end everything at once."""
         closing = self.connections
+        self._catch_up()
         self.cut()
         for connection in closing:
             await connection.wait()
         self._on_close(self)
+
+    def _catch_up(self) -> None:
+        """Takes what a program sent before it ended and this thread was too busy to see: its refusals are told, too.
+
+        First the listeners that have not arrived, then what is at them. A connection that nobody has accepted has
+        sent nothing out, and is not begun any more.
+        """
+        for wanted in ((self._take_listeners,), (self._look, self._hear)):
+            for given, attend in list(self._sockets.items()):
+                turns = _MOST_TURNS_AT_THE_END if attend in wanted else 0
+                while turns and attend(given):
+                    turns -= 1
 
     def cut(self) -> None:
         self._ended = True

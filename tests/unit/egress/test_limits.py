@@ -12,11 +12,25 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
+from unit.egress.places import (
+    NAME,
+    Box,
+    Open,
+    Recorder,
+    Serve,
+    Upstream,
+    echo,
+    question,
+    read_all,
+    read_exactly,
+    response,
+    told,
+)
 
 from fumehood.egress import Gateway, SandboxEgress
 from fumehood.egress.limits import MOST_KEPT_BYTES, TINY_BYTES, GatewayMemory, MemoryUsedUpError, SandboxMemory
 from fumehood.errors import StepFailedError, UsageError
+from fumehood.guest.contract import wire
 from fumehood.policy.egress import Address
 from fumehood.tenant import LOCAL, Tenant
 
@@ -545,3 +559,22 @@ def test_programs_are_told_where_the_way_out_is(open_box: Open) -> None:
     assert environment["SSL_CERT_FILE"] == environment["REQUESTS_CA_BUNDLE"] == "/run/ca.pem"
     assert environment["HTTPS_PROXY"] == environment["https_proxy"] == "http://127.0.0.1:3128"
     assert b"BEGIN CERTIFICATE" in box.sandbox.trust
+
+
+def test_what_was_refused_is_told_also_if_the_gateway_is_late(open_box: Open) -> None:
+    """A program asks, and has ended before the busy gateway has even taken the run's listeners."""
+    box = open_box({"ports": [443]})
+    cells, channel = wire.socket_pair()
+    asked, program = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    with cells, asked, program:
+        asked.bind(("127.0.0.1", 0))
+        box.run.receive_listeners(channel)
+
+        async def ask_and_end() -> None:
+            """Without a moment in which the gateway's thread could look."""
+            wire.send(cells, {"listeners": True}, (asked.fileno(),))
+            program.sendto(question("other.example"), asked.getsockname())
+            await box.run.close()
+
+        box.gateway.wait(ask_and_end)
+    assert [denial.what for denial in box.run.denials()] == ["dns other.example"]

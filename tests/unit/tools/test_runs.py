@@ -20,7 +20,7 @@ VERSION = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
         ({}, ["A run may take 30s and 512M of memory."]),
         ({"environment": {"packages": ["pandas==2.3.*", "numpy"]}}, ["with numpy, pandas==2.3.*; nothing else"]),
         ({"network": {"allow": [{"host": "api.github.com", "ports": [443]}]}}, ["Network: api.github.com only."]),
-        ({"backend": "docker"}, ["Python of the container"]),
+        ({"backend": "docker"}, ["Python of the image"]),
     ],
 )
 def test_python_is_told_with_its_version_packages_and_limits(policy: dict[str, Any], words: list[str]) -> None:

@@ -8,6 +8,7 @@ output.
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import suppress
 
 from fumehood.backends.interface import Output
@@ -16,6 +17,7 @@ from fumehood.backends.runs.run_io import RunIO
 from fumehood.backends.runs.watchdog import Watchdog
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.bundle import MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES, decode_bundle
+from fumehood.guest.contract.limits import INTERRUPT_GRACE_SECONDS
 from fumehood.results import Display
 
 _CHUNK_BYTES = 256 * 1024
@@ -25,7 +27,8 @@ _DISPLAY_BYTES = 256
 _VALUE_BYTES = 32
 # The session's own messages are shorter: that it is ready, and which run started and ended.
 _WORD_BYTES = 512
-_MOST_IGNORED = 1000
+# How long it may go on after its output limit. The guest ends it sooner; on a busy machine much is on its way by then.
+_PATIENCE_SECONDS = 5 * INTERRUPT_GRACE_SECONDS
 _DONE = {"done", "ended", "code", "exhausted"}
 
 
@@ -42,7 +45,7 @@ class SessionIO(RunIO):
         self._decoder = frames.Decoder(MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES)
         self._run = 0
         self._is_charged = False
-        self._ignored = 0
+        self._ignores_until: float | None = None
         self.shell: str | None = None
         self.displays: list[Display] = []
         self.is_broken = False
@@ -54,7 +57,7 @@ class SessionIO(RunIO):
 
     def begin(self, run: int) -> None:
         """The next run, which has the whole output limit."""
-        self._run, self._ignored = run, 0
+        self._run, self._ignores_until = run, None
         self._room, self.output_exceeded = self._limit, False
         self.usage, self.done, self.is_started = None, None, False
 
@@ -101,9 +104,11 @@ class SessionIO(RunIO):
         return not self.output_exceeded and self._charge(cost) == cost
 
     def _ignore(self) -> None:
-        """What comes beyond the limit. A session that is about to be interrupted says a little more, and not much."""
-        self._ignored += 1
-        if self._ignored > _MOST_IGNORED:
+        """What comes beyond the limit. A session that is about to be interrupted says more, but not for long."""
+        now = time.monotonic()
+        if self._ignores_until is None:
+            self._ignores_until = now + _PATIENCE_SECONDS
+        if now > self._ignores_until:
             raise frames.FrameError("it went on sending displays after its output limit")
 
     def _take(self, text: bytes, body: bytes, *, is_charged: bool) -> None:

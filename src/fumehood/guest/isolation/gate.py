@@ -4,7 +4,8 @@ The filter of a cell is installed once, in the cell, and every run inherits it b
 set up a run (`seccomp.profile.SET_UP`) only with a random number of 64 bits in an argument that they do not use. The
 number is in one place of memory: a page that the kernel has filled, next to the few instructions that load it, make
 the call and forget it. It is no object of Python's, never on the stack, and in a register only while the kernel works.
-A run gives that page back before it sees any code, and then there is no copy left in it.
+The cell has that page, and the process that forks its runs. A run gives it back before it sees any code, and then there
+is no copy left in it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Page(NamedTuple):
 
 
 class SyscallGate:
-    """Open in the cell for as long as the cell lives; a run closes its own by unmapping `page`."""
+    """Open in the cell and its template for as long as they live; a run closes its own by unmapping `page`."""
 
     def __init__(self) -> None:
         code = CODE[os.uname().machine]

@@ -7,7 +7,7 @@ rendered on the server (`rendering`: everything is escaped and neutralised by de
 (`static/console.js`), and nothing is inline: the content policy in `app` lets nothing else be.
 
     request -> app._answer: cookie -> session -> scope -> (a form: origin and token) -> a page's handler -> template
-    news    -> app._news: `news.NewsFeed` of the log -> the page's `View` -> fragments, which replace elements by id
+    news    -> app._news: `news.NewsFeed` of the log -> the page's `LiveView` -> fragments, which replace elements by id
 
 **How a page is added**, say `egress`:
 
@@ -23,8 +23,8 @@ rendered on the server (`rendering`: everything is escaped and neutralised by de
    numbers, times and states have classes of `static/console.css`. Filters: `moment`, `clock`, `size`, `duration`
    (microseconds), `short`, `code`, `lines`.
 4. Live? Give the page `view="egress"` and `after=` the last record that it shows, and the module
-   `{"egress": (scopes, builder)}`: the builder makes a `View`, whose `fragments(record)` render small templates (below
-   `templates/fragments`) with an id for each outermost element.
+   `{"egress": (scopes, builder)}`: the builder makes a `LiveView`, whose `fragments(record)` render small
+   templates (below `templates/fragments`) with an id for each outermost element.
 5. A test in `tests/live/test_console.py` with the browser fixture: what it shows, what it does, that hostile text stays
    text; `PAGES` there lists it for axe-core, for the screenshots and for the phone's width. Routes with an id are found
    by `tests/unit/server/test_console.py`, which compares another tenant's with one that never was: add its ids there.

@@ -26,7 +26,7 @@ from fumehood.server.console.badges import count_waiting
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError, read_form
 from fumehood.server.console.rendering import STATIC, render
 from fumehood.server.console.routes import ROOT, ConsoleRoute
-from fumehood.server.console.sessions import Session, Sessions, cookie_of, remove_cookie
+from fumehood.server.console.sessions import ConsoleSession, SessionStore, cookie_of, remove_cookie
 from fumehood.server.console.source import ConsoleSource
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
 
@@ -51,7 +51,7 @@ class ConsoleHost(Protocol):
     is_local: bool
 
     @property
-    def sessions(self) -> Sessions: ...
+    def sessions(self) -> SessionStore: ...
 
     def source_of(self, principal: Principal) -> ConsoleSource: ...
 
@@ -105,7 +105,7 @@ async def _answer(host: ConsoleHost, nav: tuple[ConsoleRoute, ...], route: Conso
         return problem_page(request, error)
 
 
-async def _session(host: ConsoleHost, request: Request) -> Session | None:
+async def _session(host: ConsoleHost, request: Request) -> ConsoleSession | None:
     value = cookie_of(request)
     if value is None:
         return None
@@ -119,7 +119,7 @@ def _to_sign_in(request: Request) -> Response:
     return RedirectResponse(f"{ROOT}/sign-in?to={request.url.path.removeprefix(ROOT)}", 303)
 
 
-async def _checked_form(request: Request, session: Session) -> dict[str, str]:
+async def _checked_form(request: Request, session: ConsoleSession) -> dict[str, str]:
     require_own_origin(request)
     form = await read_form(request)
     if not hmac.compare_digest(form.pop("token", "").encode(), session.form_token.encode()):

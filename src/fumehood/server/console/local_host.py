@@ -16,7 +16,7 @@ from starlette.types import Scope as AsgiScope
 
 from fumehood.audit.log import current_user
 from fumehood.server.console.app import build_console, problem_page
-from fumehood.server.console.local_source import LocalSource
+from fumehood.server.console.local_source import LocalLogSource
 from fumehood.server.console.page_request import StalePageError
 from fumehood.server.console.peers import owner_of, trusted_users
 from fumehood.server.console.routes import ROOT
@@ -31,7 +31,7 @@ _USED = "Links of `hood console` work once. Press Enter where it runs for anothe
 class LocalConsole:
     is_local = True
 
-    def __init__(self, source: LocalSource) -> None:
+    def __init__(self, source: LocalLogSource) -> None:
         self._source, self.sessions = source, MemorySessions()
         self._once = ""
 

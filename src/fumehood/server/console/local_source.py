@@ -24,7 +24,7 @@ from fumehood.tools.approvals import ApprovalStore
 _MOST_LOOKED_AT = 500
 
 
-class LocalSource:
+class LocalLogSource:
     """`place` is the folder of a log; without it the user's own, whose approvals can be answered, too."""
 
     is_local = True

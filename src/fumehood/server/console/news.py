@@ -52,7 +52,7 @@ class Fragment:
     """So many elements are kept there; 0 for all."""
 
 
-class View(Protocol):
+class LiveView(Protocol):
     """What a kind of page shows of a record. Made once for each record and key, whatever pages are open."""
 
     @property
@@ -84,7 +84,7 @@ class NewsFeed:
         for queue in list(self._readers):
             _end(queue)
 
-    async def stream(self, view: View, after: int) -> AsyncGenerator[bytes, None]:
+    async def stream(self, view: LiveView, after: int) -> AsyncGenerator[bytes, None]:
         """Messages about every record after this one, as they are written; ends when the page is to ask again."""
         yield b"retry: 1000\n\n"
         with self._reader() as queue:
@@ -118,7 +118,7 @@ class NewsFeed:
                 if message := await self._message(view, found):
                     yield message
 
-    async def _message(self, view: View, record: Record) -> bytes:
+    async def _message(self, view: LiveView, record: Record) -> bytes:
         """Made once, however many pages wait for it."""
         place = view.key, record.seq
         if place not in self._messages:
@@ -186,7 +186,7 @@ class NewsFeed:
             return []  # the next look finds them
 
 
-async def _made(view: View, record: Record) -> bytes:
+async def _made(view: LiveView, record: Record) -> bytes:
     fragments = await view.fragments(record)
     return _encoded(record.seq, fragments) if fragments else b""
 

@@ -15,7 +15,7 @@ from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ROOT
-from fumehood.server.console.sessions import Session
+from fumehood.server.console.sessions import ConsoleSession
 from fumehood.server.console.source import ConsoleSource
 from fumehood.server.identity.principals import Principal, Scope
 
@@ -49,7 +49,9 @@ class StalePageError(UsageError):
 
 
 class PageRequest:
-    def __init__(self, request: Request, session: Session, source: ConsoleSource, nav: tuple[object, ...]) -> None:
+    def __init__(
+        self, request: Request, session: ConsoleSession, source: ConsoleSource, nav: tuple[object, ...]
+    ) -> None:
         self.request, self.session, self.source, self._nav = request, session, source, nav
         self.form: Mapping[str, str] = {}
         self.waiting = 0

@@ -14,7 +14,7 @@ from fumehood.server.console.app import problem_page
 from fumehood.server.console.page_request import NoSuchPageError, StalePageError
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ROOT
-from fumehood.server.console.sessions import Sessions, cookie_of, set_cookie
+from fumehood.server.console.sessions import SessionStore, cookie_of, set_cookie
 from fumehood.server.console.sign_in import Authenticate, safe_place
 from fumehood.server.identity.code_flow import CodeFlow
 from fumehood.server.identity.principals import NotAuthenticatedError
@@ -27,7 +27,7 @@ _MOST_CODE = 4096
 class ProviderSignIn:
     """The cookie says which browser has left; it is sent with the way back, which another site leads to."""
 
-    def __init__(self, sessions: Sessions, authenticate: Authenticate, flows: Mapping[str, CodeFlow]) -> None:
+    def __init__(self, sessions: SessionStore, authenticate: Authenticate, flows: Mapping[str, CodeFlow]) -> None:
         self._sessions, self._authenticate, self._flows = sessions, authenticate, flows
 
     def routes(self) -> list[Route]:

@@ -11,7 +11,7 @@ from fumehood.frozen import frozen
 from fumehood.server.identity.principals import Scope
 
 if TYPE_CHECKING:
-    from fumehood.server.console.news import View
+    from fumehood.server.console.news import LiveView
     from fumehood.server.console.page_request import PageRequest
 
 ROOT = "/console"
@@ -34,7 +34,7 @@ class ConsoleRoute:
     """The letter that leads to it after `g`."""
 
 
-ViewBuilder = Callable[["PageRequest"], Awaitable["View"]]
+ViewBuilder = Callable[["PageRequest"], Awaitable["LiveView"]]
 
 
 @frozen

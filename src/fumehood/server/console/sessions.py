@@ -29,7 +29,7 @@ _MOST_OF_PRINCIPAL = 100
 
 
 @frozen
-class Session:
+class ConsoleSession:
     principal: Principal
     signed_in: float
     form_token: str
@@ -41,12 +41,12 @@ class Session:
         return 0 <= time.time() - self.signed_in < FRESH_SECONDS
 
 
-class Sessions(Protocol):
+class SessionStore(Protocol):
     async def begin(self, principal: Principal) -> str:
         """The value of the cookie."""
         ...
 
-    async def find(self, value: str, address: str | None) -> Session | None: ...
+    async def find(self, value: str, address: str | None) -> ConsoleSession | None: ...
 
     async def end(self, value: str) -> None: ...
 
@@ -62,9 +62,9 @@ class MemorySessions:
         self._known[digest(value)] = principal, time.time()
         return value
 
-    async def find(self, value: str, address: str | None) -> Session | None:
+    async def find(self, value: str, address: str | None) -> ConsoleSession | None:
         found = self._known.get(digest(value))
-        return Session(*found, form_token(value)) if found else None
+        return ConsoleSession(*found, form_token(value)) if found else None
 
     async def end(self, value: str) -> None:
         self._known.pop(digest(value), None)
@@ -93,7 +93,7 @@ class StoredSessions:
             )
         return value
 
-    async def find(self, value: str, address: str | None) -> Session | None:
+    async def find(self, value: str, address: str | None) -> ConsoleSession | None:
         async with self._database.transaction(EVERYTHING) as transaction:
             statement = "SELECT * FROM sessions WHERE sha256 = ? AND expires > ?"
             row = await transaction.row(statement, digest(value), time.time())
@@ -104,7 +104,7 @@ class StoredSessions:
             principal = await find_principal(self._database, tenant, name.removeprefix("key:"), address)
         else:
             principal = Principal(tenant, name, frozenset(map(Scope, str(row["scopes"]).split())))
-        return Session(principal, float(row["signed_in"] or 0), form_token(value)) if principal else None
+        return ConsoleSession(principal, float(row["signed_in"] or 0), form_token(value)) if principal else None
 
     async def end(self, value: str) -> None:
         async with self._database.transaction(EVERYTHING) as transaction:

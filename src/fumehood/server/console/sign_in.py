@@ -13,7 +13,7 @@ from fumehood.server.console.app import problem_page, require_own_origin
 from fumehood.server.console.page_request import read_form
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ROOT
-from fumehood.server.console.sessions import Sessions, cookie_of, set_cookie
+from fumehood.server.console.sessions import SessionStore, cookie_of, set_cookie
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal
 
 _PLACE = re.compile(r"/[A-Za-z0-9_./-]{0,200}", re.ASCII)
@@ -23,7 +23,7 @@ Authenticate = Callable[[str, str | None], Awaitable[Principal]]
 class KeySignIn:
     """`providers` are the names of identity providers, for whom the page has links."""
 
-    def __init__(self, sessions: Sessions, authenticate: Authenticate, providers: Sequence[str] = ()) -> None:
+    def __init__(self, sessions: SessionStore, authenticate: Authenticate, providers: Sequence[str] = ()) -> None:
         self._sessions, self._authenticate, self._providers = sessions, authenticate, providers
 
     def routes(self) -> list[Route]:
@@ -50,7 +50,7 @@ class KeySignIn:
         return HTMLResponse(page, status)
 
 
-async def begin_session(sessions: Sessions, request: Request, principal: Principal, to: str) -> Response:
+async def begin_session(sessions: SessionStore, request: Request, principal: Principal, to: str) -> Response:
     """A new cookie each time: one that was planted before is worth nothing."""
     if old := cookie_of(request):
         await sessions.end(old)

@@ -157,7 +157,7 @@ async def test_an_empty_file_system_path_is_the_workspace(room: Room) -> None:
 BAD_READS = {
     "missing": ("missing", UsageError, "does not exist"),
     "a folder": ("folder", UsageError, "is a folder; list it, or download"),
-    "below a file": ("file/x", UsageError, "no folder"),
+    "below a file": ("file/x", UsageError, "is not a folder"),
     "a pipe": ("pipe", UsageError, "is a pipe; one can only read files"),
     "a circle of links": ("circle", UsageError, "circle"),
     "a link to itself": ("itself/x", UsageError, "circle"),
