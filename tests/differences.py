@@ -98,6 +98,11 @@ DIFFERENCES = (
     ),
     Difference(
         CLUSTER,
+        "workers cannot mount what a client sends along",
+        ("test_what_cannot_be_done_is_one_clear_error",),
+    ),
+    Difference(
+        CLUSTER,
         "a worker is another process, which the test does not change and whose warnings it does not see",
         (
             "test_a_language_that_the_sandbox_lacks_is_refused_with_those_it_has",

@@ -19,6 +19,7 @@ from live.loaded_hood import start_hood
 
 from fumehood.audit import AuditLog
 from fumehood.cli.cluster.command import WORKER_FILE
+from fumehood.cluster.authority import FOLDER
 from fumehood.server.fleet.fleet import SERVER_FILE
 
 _READY = "is ready"
@@ -51,7 +52,10 @@ class WorkerProcess:
         self.process = self._start()
 
     def log_of(self, tenant: str) -> AuditLog:
-        return AuditLog.at(self.folder / "worker" / "tenants" / tenant / "audit")
+        folder = self.folder / "worker" / "tenants" / tenant
+        for each in (folder.parent, folder):
+            FOLDER.make(each)  # as the worker makes them, who may not have opened anything yet
+        return AuditLog.at(folder / "audit")
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import engine
@@ -246,24 +247,18 @@ def test_a_build_that_is_killed_leaves_nothing_that_the_next_does_not_clear_up(p
     assert workshops(tmp_path) == []
 
 
-class building:
-    """`with ... as process`: a build from Debian packages that has just begun to fetch them."""
-
-    def __init__(self, home: Path) -> None:
-        self._command = [sys.executable, "-m", "fumehood", "image", "build", "--name", "fumehood-test-never:1"]
-        self._variables = {**os.environ, "FUMEHOOD_HOME": str(home / "hood")}
-
-    def __enter__(self) -> subprocess.Popen[str]:
-        self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self._variables
-        )
-        assert self._process.stderr is not None
-        assert "running apt-get update" in self._process.stderr.readline()
-        return self._process
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+@contextmanager
+def building(home: Path) -> Iterator[subprocess.Popen[str]]:
+    """A build from Debian packages that has just begun to fetch them."""
+    command = [sys.executable, "-m", "fumehood", "image", "build", "--name", "fumehood-test-never:1"]
+    variables = {**os.environ, "FUMEHOOD_HOME": str(home / "hood")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
+        try:
+            assert process.stderr is not None
+            assert "running apt-get update" in process.stderr.readline()
+            yield process
+        finally:
+            process.kill()
 
 
 def workshops(home: Path | None = None) -> list[Path]:

@@ -52,6 +52,9 @@ def main(spec: MachineSpec, rest: bytes) -> NoReturn:
             _tell({"prepared": list(sys.version_info[:2])})
             start = _read_start()
             if start["fresh"]:
+                # The kernel draws the new one's seeds, and all copies have the kernel's state until now.
+                with step("renewing randomness"):
+                    _renew_randomness(bytes.fromhex(start["entropy"]))
                 # The host sends all of the guest again, and this start once more.
                 os.execv(sys.executable, sys.orig_argv)
         begin(start)
