@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from benchmarks import rivals
+from fumehood.backends.microvm import MicroVMBackend
+from fumehood.backends.microvm.confinement import Confinement
+from fumehood.backends.microvm.image import read_image
+from fumehood.backends.microvm.machine import describe, find_emulator
+from fumehood.backends.microvm.template import boot
+from fumehood.backends.native.host_facts import detect
 from fumehood.cli.bench.measurement import Row, command, in_turns
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
@@ -42,6 +50,8 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
     async with AsyncSandbox(policy) as box:
         again, _ = await in_turns(few, lambda: box.run(rivals.PROGRAM), partial(anyio.sleep, 0))
         yield Row("microvm: run in an open sandbox", again)
+    first, _ = await in_turns(few, _first_of_a_process, partial(anyio.sleep, 0))
+    yield Row("microvm: first sandbox of a process / the boot that it is spared", first, against=await _boot(policy))
     yield await _memory()
 
 
@@ -54,6 +64,29 @@ class _Restored:
     async def use(self) -> None:
         self._inodes += 1
         await _use_once(Policy(backend="microvm", resources={"inodes": self._inodes}))
+
+
+async def _first_of_a_process() -> None:
+    """Nothing is in memory: neither the template nor a sandbox for QEMU."""
+    backend = MicroVMBackend()
+    try:
+        async with backend.open(Policy(backend="microvm"), None):
+            pass
+    finally:
+        await anyio.to_thread.run_sync(backend.close)
+
+
+async def _boot(policy: Policy) -> float:
+    """Milliseconds of a machine's boot, to the moment at which it is kept; once."""
+    confinement = Confinement(detect())
+    try:
+        started = time.perf_counter()
+        template = await boot(confinement, read_image(None), describe(find_emulator(), policy.resources.memory))
+        taken = (time.perf_counter() - started) * 1000
+        template.close()
+        return taken
+    finally:
+        confinement.close()
 
 
 async def _use_once(policy: Policy) -> None:

@@ -1,12 +1,13 @@
 """What placing a sandbox costs one server, and what other tenants wait while one floods it.
 
-The server is this process, so that no client takes part in it: registry, admission in its database, the choice of a
-worker, NATS and TLS are as in `hood serve`. Workers are processes.
+The server is this process, so that no client takes part in it: what is read of a client's wishes, registry, admission
+in its database, the choice of a worker, NATS and TLS are as in `hood serve`. Workers are processes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import time
@@ -17,18 +18,19 @@ from pathlib import Path
 
 from benchmarks.nats_process import running_nats
 from fumehood.cli.bench.measurement import Row, per_second
-from fumehood.cli.cluster.command import WORKER_FILE
 from fumehood.cluster.authority import ClusterAuthority
+from fumehood.cluster.folder import SERVER_FILE, WORKER_FILE
 from fumehood.policy import Policy
+from fumehood.remote.policies import pack_policy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.fleet.choice import SandboxNeeds
 from fumehood.server.fleet.fair_queue import WAIT_SECONDS, FairQueue
-from fumehood.server.fleet.fleet import SERVER_FILE
 from fumehood.server.identity.principals import OF_TENANTS, Principal
 from fumehood.server.lifetime import ServerState, open_server
 from fumehood.server.sandboxes.errors import NoCapacityError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
-from fumehood.server.sandboxes.opening import Opening, Times
+from fumehood.server.sandboxes.opening import Times
+from fumehood.server.sandboxes.requested_opening import read_opening
 from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.quotas import Quota, set_limit
 from fumehood.server.tenants.tenants import create_tenant
@@ -39,6 +41,11 @@ _OPENED = 60
 _SLOTS, _FLOOD, _OTHERS, _OPENINGS_OF_OTHERS, _PAUSE_SECONDS = 4, 40, 5, 10, 0.1
 _PLENTY = 1e12
 _READY = "ready"
+_WISHED = pack_policy(Policy())
+
+
+def _unseen(progress: str) -> None:
+    """No client waits for it."""
 
 
 async def measure(disk: Path) -> AsyncIterator[Row]:
@@ -62,6 +69,7 @@ async def _placing(folder: Path, command: list[str], slots: str) -> AsyncIterato
         # They announce themselves every second.
         while server.fleet is None or len(server.fleet.describe()) < len(workers):  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_SECONDS)
+        gc.freeze()  # as the commands of hood do with all that they have imported
         yield server, workers
 
 
@@ -90,7 +98,8 @@ async def _tenants(server: ServerState, names: Sequence[str]) -> None:
 
 async def _open(server: ServerState, tenant: str) -> OpenSandbox:
     principal = Principal(tenant, "key:bench", frozenset(OF_TENANTS))
-    opening = Opening("", Policy(), Times(), {})
+    wishes = {"do": "open", "policy": _WISHED}
+    opening = await read_opening(server.database, principal, wishes, Times(), _unseen)
     return (await server.registry.open(principal, opening, server.chains.trail_of(principal)))[0]
 
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from fumehood import __version__
-from fumehood.cli.cluster.command import WORKER_FILE
 from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.folder import WORKER, WORKER_FILE
 from fumehood.cluster.hosted_sandbox import HostedSandbox
 from fumehood.cluster.worker import ClusterWorker
 from fumehood.cluster.worker_service import WorkerOffer, WorkerService
@@ -40,7 +40,7 @@ class SlotWorker(ClusterWorker):
 def main() -> None:
     folder, slots = Path(sys.argv[1]), int(sys.argv[2])
     offer = WorkerOffer(slots, ("native",), {}, __version__)
-    worker = SlotWorker(MemberCredentials.read(folder / WORKER_FILE), folder / "worker", offer)
+    worker = SlotWorker(MemberCredentials.read(folder / WORKER_FILE), folder / WORKER, offer)
     asyncio.run(worker.run(0, lambda: print("is ready", flush=True)))
 
 

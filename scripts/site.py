@@ -37,9 +37,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links between docs/ and what lies beside it lead to where both are on the site."""
+    """Links between docs/ and what lies beside it lead to where both are on the site. The home page gets one more."""
     if page.file.src_uri in _BESIDE:
         return markdown.replace("](docs/", "](")
+    if page.file.src_uri == "index.md":
+        markdown = markdown.replace(", the command line,", ", [the command line](reference/cli.md),")
     return _LINK_TO_BESIDE.sub(r"](\1", markdown)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -27,7 +28,15 @@ settings.load_profile("sample")
 def pytest_configure(config: pytest.Config) -> None:
     """Those who test side by side share the processes that have done imports, which end with the one that began."""
     if not hasattr(config, "workerinput"):
+        _hear_signals()
         loaded_hood.begin()
+
+
+def _hear_signals() -> None:
+    """What a script starts in the background, or `nohup`, ignores these, and so would all that tests start."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

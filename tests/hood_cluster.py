@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import cluster_nats
 import hood_server
 from hood_server import RunningServer
 from live.loaded_hood import start_hood
+from tcp_line import TcpLine
 
 from fumehood.audit import AuditLog
-from fumehood.cli.cluster.command import WORKER_FILE
-from fumehood.cluster.authority import FOLDER
-from fumehood.server.fleet.fleet import SERVER_FILE
+from fumehood.cluster.folder import FOLDER, SERVER_FILE, WORKER_FILE
 
 _READY = "is ready"
 _SECONDS, _PAUSE_SECONDS = 30, 0.02
@@ -32,7 +29,7 @@ class WorkerProcess:
     def __init__(self, nats: cluster_nats.NatsServer, name: str, *options: str, tenants: tuple[str, ...] = ()) -> None:
         self.name, self.folder = name, nats.folder / name
         self.folder.mkdir(mode=0o700)
-        self.line = CutLine(nats.port)
+        self.line = TcpLine(nats.port)
         credentials = nats.authority.make_member(name, "worker", tenants=tenants)
         replace(credentials, urls=(f"tls://127.0.0.1:{self.line.port}",)).write(self.folder / WORKER_FILE)
         self._options = options
@@ -71,52 +68,6 @@ class WorkerProcess:
         assert self.process.stderr is not None
         self.process.stderr.close()
         return code
-
-
-class CutLine:
-    """A line to NATS of one member's own, which can be cut: those who hold its ends live on, and may dial again."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._ends: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                try:
-                    far = socket.create_connection(("127.0.0.1", self._port))
-                except ConnectionRefusedError:  # NATS is away
-                    near.close()
-                    continue
-                self._ends += [near, far]
-                for pair in ((near, far), (far, near)):
-                    threading.Thread(target=_copy, args=pair, daemon=True).start()
-
-    def cut(self) -> None:
-        ends, self._ends = self._ends, []
-        for end in ends:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-
-
-def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    for end in (source, sink):
-        with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
-        end.close()
 
 
 def wait_until_gone(server: RunningServer) -> None:

@@ -31,6 +31,10 @@ class IdentityProviderServer:
         self.documents: dict[str, Any] = {}
         """Answers in the place of its own, by path."""
         self._codes: dict[str, tuple[str, str, str]] = {}
+        self.access_claims: dict[str, Any] = {}
+        """More claims of the access tokens that codes are redeemed for."""
+        self.id_claims: dict[str, Any] | None = None
+        """Those of the ID token that comes with it; None for none."""
         self.add_key("rsa", "RS256")
 
     def add_key(self, kid: str, algorithm: str, **fields: object) -> None:
@@ -82,7 +86,10 @@ class IdentityProviderServer:
         given = form["client_id"][0], form["redirect_uri"][0], _encode(digest)
         if self._codes.pop(form["code"][0], None) != given:
             return None
-        return {"access_token": self.token(), "token_type": "Bearer"}
+        given = {"access_token": self.token(**self.access_claims), "token_type": "Bearer"}
+        if self.id_claims is not None:
+            given["id_token"] = self.token(aud=form["client_id"][0], **self.id_claims)
+        return given
 
     def stop(self) -> None:
         self._server.shutdown()

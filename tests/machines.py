@@ -1,4 +1,7 @@
-"""Machines of the tests' own: an image that is made once, and templates that stay in the cache folder by content."""
+"""Machines of the tests' own: an image that is made once, and templates that stay in the cache folder by content.
+
+Run as a program, `python tests/machines.py` makes the image.
+"""
 
 from __future__ import annotations
 
@@ -57,3 +60,8 @@ def recipe() -> str:
     """Of all that decides what is in the image, but for what is new in Debian."""
     content = b"".join(path.read_bytes() for path in sorted(_SOURCES.rglob("*.py")))
     return hashlib.sha256(content).hexdigest()
+
+
+if __name__ == "__main__":
+    if missing() is None:
+        use()

@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -96,7 +96,9 @@ class HttpReceiver:
 
 
 @contextmanager
-def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
+def http_receiver(port: int = 0, answers: Iterable[int] = ()) -> Iterator[HttpReceiver]:
+    """`answers` are those of the first requests, which may come before the block begins."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -117,6 +119,8 @@ def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         stack.callback(server.server_close)
         receiver = HttpReceiver(server.server_address[1])
+        for status in answers:
+            receiver.answers.put(status)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         stack.callback(thread.join)

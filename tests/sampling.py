@@ -39,6 +39,11 @@ ON_MACHINES = frozenset(
         "test_http_goes_out",
         "test_what_no_rule_allows_is_refused_at_once_and_told",
         "test_packages_come_beside_those_of_the_policy",
+        "test_a_host_file_cannot_be_read",
+        "test_the_machine_cannot_be_administered_by",
+        "test_there_is_no_route_to",
+        "test_only_own_processes_are_in_proc",
+        "test_process_1_keeps_to_itself_its",
     }
 )
 Amount = TypeVar("Amount", int, float)

@@ -14,6 +14,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
 h3 { font-size: 1rem; margin: 1.2rem 0 .2rem }
 .verdict { font-weight: 600; font-size: 1.2rem }
+a { color: inherit } .apart { opacity: .7 }
 .held { color: var(--good) } .broken { color: var(--bad) } .partial, .incomplete, .untested { color: var(--open) }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line) }
@@ -22,8 +23,20 @@ td.long { overflow-wrap: anywhere } td.word { white-space: nowrap; font-weight: 
 td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 code, .seen { font: 12.5px/1.5 ui-monospace, monospace; overflow-wrap: anywhere }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem } dt { font-weight: 600 } dd { margin: 0 }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr } dd { margin-bottom: .4rem } }
-@media print { body { font-size: 10.5pt; max-width: none; margin: 0 } h3, tr { break-inside: avoid } }
+@media (max-width: 40rem) {
+  dl { grid-template-columns: 1fr } dd { margin-bottom: .4rem }
+  table:not(.dense) { display: block; overflow-x: auto }
+  .dense tr { display: grid; grid-template-columns: minmax(0, 1fr) 4.8rem 4.2rem 3.6rem }
+  .dense tr { border-bottom: 1px solid var(--line) }
+  .dense th, .dense td.word { white-space: normal } .dense th, .dense td { border: 0; padding-right: .4rem }
+  .dense tr > :nth-child(2) { grid-row: 2; grid-column: 1 / -1 } .dense th:nth-child(2) { display: none }
+}
+@media print {
+  body { font-size: 9.5pt; max-width: none; margin: 0; padding: 0 }
+  code, .seen { font-size: 8pt } a { text-decoration: none }
+  .dense th, .dense td { padding: .1rem .8rem .1rem 0 }
+  tr, li, dt, dd { break-inside: avoid } h2, h3, h3 + p { break-after: avoid }
+}
 """
 
 _LONG = 24  # a word that may be broken, such as a digest

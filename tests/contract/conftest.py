@@ -57,7 +57,7 @@ ON_CLUSTER = (
 NOT_ON_CLUSTER = ("test_network.py",)
 # A machine shares no folder with the host, which tests/live/test_microvm.py shows.
 NOT_ON_MACHINES = ("test_mounts.py",)
-NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
+ABOUT_INTERPRETERS = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,8 +68,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _takes_too_long(item: pytest.Item) -> bool:
     """These are about interpreters and compilers, not about the backend, and gVisor, or a processor of
-    software, takes many minutes for them."""
-    return item.path.name in NOT_ON_GVISOR and differences.backend_of(item) in ("gvisor", machines.BACKEND)
+    software, takes many minutes for them. At a server they are those of native sandboxes."""
+    elsewhere = () if sampling.is_whole() else differences.ELSEWHERE
+    slow = ("gvisor", machines.BACKEND, *elsewhere)
+    return item.path.name in ABOUT_INTERPRETERS and differences.backend_of(item) in slow
 
 
 def _is_of_mounts(item: pytest.Item) -> bool:

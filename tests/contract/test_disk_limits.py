@@ -16,7 +16,7 @@ FOLDERS = ["/workspace", "/tmp", "/var/tmp", "/dev/shm"]
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("program", [FILL, MANY], ids=["bytes", "files"])
 def test_a_full_disk_is_told_as_such(lend_box: Callable[..., Sandbox], folder: str, program: str) -> None:
-    box = lend_box(resources={"disk": "8M", "inodes": 1000})
+    box = lend_box(resources={"disk": "8M", "inodes": 200})
     result = box.run(program.format(folder=folder), timeout=3)
     assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.DISK)
     assert "No space left on device" in result.stderr or "File too large" in result.stderr

@@ -10,6 +10,10 @@ import pytest
 from live.package_index import PackageIndex, make_wheel, open_index
 
 from fumehood import DeniedError, Policy, Sandbox, UsageError
+from fumehood.environments import EnvironmentSpec
+from fumehood.environments.installer import find_uv
+from fumehood.environments.sources import Site, find_sources
+from fumehood.policy import Environment
 
 GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n"})
 LATER = make_wheel("later", {"later.py": "WORD = 'there'\n"}, requires="greeter")
@@ -93,9 +97,37 @@ def test_without_a_rule_the_refusal_says_which_one_to_add(make_policy: Callable[
         with pytest.raises(DeniedError, match=rule):
             box.install("greeter")
         assert box.files.list() == []
+        for command in ("pip install greeter", "uv pip install greeter"):
+            refused = box.run(command, language="sh")
+            assert refused.exit_code == 1
+            assert "--allow packages.example:443" in refused.stderr
+            assert "{host: packages.example, ports: [443]} in network.allow of its policy" in refused.stderr
     other = {"allow": [{"host": "other.example", "ports": [443]}]}
     with Sandbox(make_policy(environment=index, network=other)) as box, pytest.raises(DeniedError, match=rule):
         box.install("greeter")
+
+
+@pytest.mark.one_container
+def test_without_an_index_of_the_policys_the_refusal_names_the_one_that_uv_would_use(
+    make_policy: Callable[..., Policy],
+) -> None:
+    (source,) = find_sources(find_uv(), EnvironmentSpec.of(Environment()), {})
+    assert isinstance(source.place, Site)
+    with Sandbox(make_policy()) as box:
+        refused = box.run("pip install greeter", language="sh").stderr
+        named = box.run("pip install -i http://me:word@other.example:8080/simple greeter", language="sh").stderr
+    assert f"{{host: {source.place.host}, ports: [{source.place.port}]}} in network.allow" in refused
+    assert "{host: other.example, ports: [8080], protocol: http} in network.allow" in named
+    assert "word" not in named
+
+
+@pytest.mark.one_container
+def test_a_wheel_that_is_there_is_installed_without_a_network(make_policy: Callable[..., Policy]) -> None:
+    name, wheel = GREETER
+    with Sandbox(make_policy()) as box:
+        box.files.write(name, wheel)
+        box.run(argv=["pip", "install", f"./{name}"]).check()
+        assert box.run("import greeter; greeter.main()").stdout == "hello\n"
 
 
 def test_a_hostile_package_runs_in_programs_of_the_sandbox_and_in_no_process_of_ours(box: Sandbox) -> None:

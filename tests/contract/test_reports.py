@@ -26,6 +26,33 @@ def test_cpu_time_of_children_counts(box: Sandbox) -> None:
     assert box.run(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])").cpu_ms >= 250
 
 
+WITHOUT_CGROUPS = "RLIMIT_AS, for each process"
+UNWAITED = """
+import os, signal, sys, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+read, write = os.pipe()
+if os.fork() == 0:
+    while time.process_time() < 0.3: pass
+    os._exit(0)
+os.close(write)
+os.read(read, 1)
+"""
+
+
+def test_cpu_time_counts_though_nobody_waits_for_the_process(box: Sandbox) -> None:
+    """A tenant's quota is made of it: the kernel adds the time of such a child to no parent."""
+    has_cgroups = box.enforcement["resources.memory"] != WITHOUT_CGROUPS
+    assert (box.run(UNWAITED).cpu_ms >= 250) is has_cgroups
+
+
+def test_cpu_time_of_children_counts_in_a_session(box: Sandbox) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
+    has_cgroups = box.enforcement["resources.memory"] != WITHOUT_CGROUPS
+    with box.session() as session:
+        assert (session.run(code).cpu_ms >= 250) is has_cgroups
+
+
 @pytest.mark.one_container
 def test_the_duration_covers_the_program(box: Sandbox) -> None:
     assert box.run("import time; time.sleep(0.2)").duration_ms >= 200

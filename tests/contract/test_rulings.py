@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fumehood import Policy
-from fumehood.cli.policy_tests.live import try_live
+from fumehood.cli.policy.tests.live import try_live
 from fumehood.policy.decisions import run_tests
 
 ATTEMPTS = [

@@ -92,9 +92,10 @@ async def test_a_limit_on_processes_is_each_runs_own(make_policy: Callable[..., 
     results: list[RunResult] = []
 
     async def run() -> None:
-        results.append(await box.run(source, timeout=10))
+        results.append(await box.run(source, timeout=60))
 
-    async with AsyncSandbox(make_policy(resources={"processes": 6})) as box, anyio.create_task_group() as tasks:
+    policy = make_policy(resources={"processes": 6, "timeout": "1m"})
+    async with AsyncSandbox(policy) as box, anyio.create_task_group() as tasks:
         for _ in range(6):
             tasks.start_soon(run)
     assert [(result.stdout, result.stderr) for result in results] == [("all here\n", "")] * 6

@@ -34,12 +34,13 @@ def descendants(process: int | None = None) -> Iterator[int]:
             yield from descendants(child)
 
 
-def memory(process: int) -> Iterator[bytes]:
-    """All that can be read of it, mapping by mapping."""
+def memory(process: int, *, is_code: bool = False) -> Iterator[bytes]:
+    """All that can be read of it, mapping by mapping, or only what it can execute and was never a file."""
     with suppress(OSError), open(f"/proc/{process}/maps") as maps, open(f"/proc/{process}/mem", "rb", 0) as contents:
         for line in maps:
             start, end = (int(edge, 16) for edge in line.split()[0].split("-"))
-            if "r" in line.split()[1] and "[v" not in line:
+            rights, inode = line.split()[1], line.split()[4]
+            if "r" in rights and "[v" not in line and (not is_code or ("x" in rights and inode == "0")):
                 with suppress(OSError):
                     contents.seek(start)
                     yield contents.read(end - start)
@@ -51,7 +52,7 @@ def gates() -> list[FoundGate]:
     found = {
         process: FoundGate(process, area[place + len(code) :][:SECRET_BYTES])
         for process in descendants()
-        for area in memory(process)
+        for area in memory(process, is_code=True)
         for place in range(0, len(area), mmap.PAGESIZE)  # the kernel shows neighbours of one kind as one mapping
         if area.startswith(code, place)
     }
@@ -83,3 +84,7 @@ def parent(process: int) -> int:
 
 def copies(process: int, secret: bytes) -> int:
     return sum(area.count(secret) for area in memory(process))
+
+
+def holds(process: int, secrets: list[bytes]) -> bool:
+    return any(secret in area for area in memory(process) for secret in secrets)

@@ -270,7 +270,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
     "command-line-renamed": [
         Patch(CELL, "kernel.rename_process([sys.executable])", "pass"),
-        Patch(PRESTART, "map(int, sys.argv[1:])", "map(int, sys.argv[1:4])"),
+        Patch(PRESTART, "map(int, sys.argv[1:])", "map(int, sys.argv[1:5])"),
         Patch(PRESTART, "patience_ms))],", "patience_ms, Path(fumehood.guest.__file__).parent))],"),
     ],
     "host-forgotten": [

@@ -48,6 +48,12 @@ def noticed() -> dict[str, str]:
     return dict(_NOTICED_ROW.findall(NOTICED.read_text()))
 
 
+def noticing_trials(row: str) -> dict[str, list[str]]:
+    """The trials that the table has for it, by policy."""
+    policy, colon, trials = noticed().get(row, "").partition(": ")
+    return {policy: trials.split(", ")} if colon else {}
+
+
 def keep_noticed(row: str, told: str) -> None:
     rows = noticed() | {row: told}
     table = "".join(f"| `{name}` | {rows[name]} |\n" for name in sorted(rows))

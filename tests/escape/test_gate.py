@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import anyio
 import pytest
 
-from escape.gates import copies, descendants, gates, templates
+from escape.gates import copies, descendants, gates, holds, templates
 from escape.laboratory import SCAN_MEMORY, attack, booty, lingering_attack, number_of, program
 from fumehood import AsyncSandbox, Policy
 
@@ -66,10 +66,15 @@ async def test_a_cell_and_the_process_that_forks_its_runs_have_the_secret_and_no
     await native.files.write("file", b"what the file service was asked to write")
     async with native.session() as session, lingering_attack(native, "found = os.getpid()"):
         await session.run("1")
-        for cell, secret in gates():
+        found_gates = gates()
+        trees = {cell: {cell, *descendants(cell)} for cell, _ in found_gates}
+        secrets = [secret for _, secret in found_gates]
+        # Once: beside cells there may be engines and machines with gigabytes.
+        assert [each for each in set(descendants()).difference(*trees.values()) if holds(each, secrets)] == []
+        for cell, secret in found_gates:
             found: dict[int, int] = {}
             for _ in tries(100):  # until no standby is being set up
-                found = {process: count for process in descendants() if (count := copies(process, secret))}
+                found = {each: count for each in (cell, *descendants(cell)) if (count := copies(each, secret))}
                 if found == dict.fromkeys([cell, *templates(cell)], 1):
                     break
                 await anyio.sleep(0.01)

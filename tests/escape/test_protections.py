@@ -45,6 +45,6 @@ def test_what_was_seen_can_be_seen_again() -> None:
 
 def test_what_a_proof_notices_is_of_known_protections_and_trials() -> None:
     rows = seen.noticed()
-    assert set(rows) <= set(PROTECTIONS)
+    assert set(rows) == set(PROTECTIONS) - ONLY_TOGETHER
     named = {name for row in rows.values() for name in row.partition(": ")[2].split(", ") if name}
     assert named <= {trial.name for trial in TRIALS}

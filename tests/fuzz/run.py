@@ -1,6 +1,7 @@
 """Coverage-guided fuzzing of the parsers: `make fuzz [SECONDS=60] [TARGET=name]`.
 
-Each target has its time, in a process of its own, under atheris (libFuzzer for Python). What is new is kept in
+Each target has its time, in a process of its own, under atheris (libFuzzer for Python). The processes are forks of one
+that has imported and instrumented the package, which takes longer than a short run. What is new is kept in
 tests/fuzz/corpus, so that the next time goes on from there; an input that fails is kept in tests/fuzz/findings, and
 `make test` tries both again, each input once.
 """
@@ -8,12 +9,21 @@ tests/fuzz/corpus, so that the next time goes on from there; an input that fails
 from __future__ import annotations
 
 import argparse
+import os
 import re
-import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import atheris
+
+if TYPE_CHECKING:
+    from fuzz.targets import Target
 
 FOLDER = Path(__file__).parent
+sys.path[0] = str(FOLDER.parent)  # so that targets are imported here as in the tests
 MOST_BYTES = 4096
 SLOW_SECONDS = 10
 MOST_KEPT = 60  # of a target: the corpus is minimised to what adds coverage
@@ -25,38 +35,51 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60, help="for each target (60)")
     parser.add_argument("targets", nargs="*", help="names from targets.py (all)")
     arguments = parser.parse_args()
-    if arguments.seconds == 0:  # a process for one target, started below
-        return fuzz_here(arguments.targets[0])
-    from targets import TARGETS
-
-    if unknown := set(arguments.targets) - set(TARGETS):
-        parser.error(f"there is no target {', '.join(unknown)}: {', '.join(TARGETS)}")
-    print(f"{'target':16s} {'executions':>12s} {'coverage':>9s} {'corpus':>7s}")
-    return max(fuzz(name, arguments.seconds) for name in arguments.targets or TARGETS)
+    targets = instrumented_targets()
+    if unknown := set(arguments.targets) - set(targets):
+        parser.error(f"there is no target {', '.join(unknown)}: {', '.join(targets)}")
+    print(f"{'target':16s} {'executions':>12s} {'coverage':>9s} {'corpus':>7s}", flush=True)
+    return max(fuzz(name, targets[name], arguments.seconds) for name in arguments.targets or targets)
 
 
-def fuzz(name: str, seconds: int) -> int:
+def instrumented_targets() -> Mapping[str, Target]:
+    with atheris.instrument_imports(include=["fumehood"]):
+        from fuzz.targets import TARGETS
+    return TARGETS
+
+
+def fuzz(name: str, target: Target, seconds: int) -> int:
     corpus, findings = FOLDER / "corpus" / name, FOLDER / "findings"
-    seed(name, corpus)
+    seed(target, corpus)
     findings.mkdir(exist_ok=True)
     options = [f"-max_total_time={seconds}", f"-max_len={MOST_BYTES}", f"-timeout={SLOW_SECONDS}", "-rss_limit_mb=2048"]
-    command = [sys.executable, __file__, "--seconds", "0", name, "--", str(corpus)]
-    command += [*options, "-print_final_stats=1", f"-artifact_prefix={findings}/{name}-"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    seen = _STATUS.findall(done.stderr)
+    options += ["-print_final_stats=1", f"-artifact_prefix={findings}/{name}-"]
+    code, log = fuzz_in_a_fork(target, [str(corpus), *options])
+    seen = _STATUS.findall(log)
     executions, coverage, _, kept = seen[-1] if seen else ("0", "0", "0", "0")
     print(f"{name:16s} {int(executions):12,} {coverage:>9s} {kept:>7s}", flush=True)
-    if done.returncode:
-        print(f"a finding, kept in {findings}:\n{done.stderr[-3000:]}")
+    if code:
+        print(f"a finding, kept in {findings}:\n{log[-3000:]}")
     keep_the_smallest(corpus)
-    return 1 if done.returncode else 0
+    return 1 if code else 0
 
 
-def seed(name: str, corpus: Path) -> None:
-    from targets import TARGETS
+def fuzz_in_a_fork(target: Target, arguments: list[str]) -> tuple[int, str]:
+    """How it ended, and what libFuzzer wrote."""
+    with tempfile.TemporaryFile() as log:
+        child = os.fork()
+        if child == 0:
+            os.dup2(log.fileno(), 2)
+            atheris.Setup([sys.argv[0], *arguments], target.run)
+            atheris.Fuzz()  # ends the process
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        log.seek(0)
+        return code, log.read().decode(errors="replace")
 
+
+def seed(target: Target, corpus: Path) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
-    for number, content in enumerate(TARGETS[name].seeds):
+    for number, content in enumerate(target.seeds):
         (corpus / f"seed-{number}").write_bytes(content)
 
 
@@ -67,17 +90,6 @@ def keep_the_smallest(corpus: Path) -> None:
     )
     for path in found[MOST_KEPT:]:
         path.unlink()
-
-
-def fuzz_here(name: str) -> int:
-    import atheris
-
-    with atheris.instrument_imports(include=["fumehood"]):
-        from targets import TARGETS
-
-    atheris.Setup([sys.argv[0], *sys.argv[sys.argv.index("--") + 1 :]], TARGETS[name].run)
-    atheris.Fuzz()
-    return 0
 
 
 if __name__ == "__main__":

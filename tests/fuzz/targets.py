@@ -7,116 +7,42 @@ down and read again, or read in pieces.
 
 from __future__ import annotations
 
-import tempfile
+import base64
+import io
+import json
+import tarfile
+import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Address
-from pathlib import Path
 
-from fumehood.audit.export import Export
-from fumehood.audit.records import read_record
-from fumehood.egress.client_hello import NoHelloError, asks_again, parse_hello
-from fumehood.egress.dns import MalformedQueryError, parse_query, reply_with_address
-from fumehood.egress.http1 import MalformedMessageError, parse_chunk_size, parse_request, parse_response, serialise
-from fumehood.errors import PolicyError, UsageError
-from fumehood.guest.contract.bundle import decode_bundle
-from fumehood.guest.contract.frames import Decoder, FrameError, encode
-from fumehood.policy import Commands, Policy
-from fumehood.policy.commands import judge
+from fuzz.documents import (
+    audit_export,
+    audit_record,
+    console_code,
+    notebook_file,
+    notebook_html,
+    policy_file,
+    proof_report,
+    script_header,
+    shell_line,
+    snapshot_archive,
+)
+from fuzz.peers import (
+    agent_envelope,
+    dns_query,
+    e2b_messages,
+    guest_frames,
+    http_request,
+    http_response,
+    join_token,
+    remote_link,
+    tls_hello,
+)
 
-_RULES = Commands(allow=("ls", "git status", "echo *", "grep *", "find *"), deny=("git push",))
-_METHODS = ("GET", "HEAD", "CONNECT")
-_MOST_LINE = 4096
-
-
-def http_request(data: bytes) -> None:
-    try:
-        request = parse_request(data)
-    except MalformedMessageError:
-        return
-    first = f"{request.method} {request.target} HTTP/1.{request.version}"
-    assert parse_request(serialise(first, request.headers).removesuffix(b"\r\n\r\n")) == request
-
-
-def http_response(data: bytes) -> None:
-    for method in _METHODS:
-        with suppress(MalformedMessageError):
-            parse_response(data, method)
-    with suppress(MalformedMessageError):
-        assert 0 <= parse_chunk_size(data) < 1 << 64
-
-
-def tls_hello(data: bytes) -> None:
-    with suppress(NoHelloError):
-        whole = parse_hello(data)
-        # More bytes behind it change nothing about the first message.
-        if whole is not None:
-            assert parse_hello(data + b"\x17\x03\x03\x00\x00") == whole
-            assert whole.size <= len(data)
-    with suppress(NoHelloError):
-        parse_hello(data, is_second=True)
-    with suppress(NoHelloError):
-        asks_again(data)
-
-
-def dns_query(data: bytes) -> None:
-    try:
-        query = parse_query(data)
-    except MalformedQueryError:
-        return
-    assert reply_with_address(query, IPv4Address("198.18.0.1"), 5).startswith(data[:2])
-
-
-def guest_frames(data: bytes) -> None:
-    """In one piece and in two: the same messages, or the same error."""
-    assert _decoded([data]) == _decoded([data[: len(data) // 2], data[len(data) // 2 :]])
-
-
-def _decoded(pieces: list[bytes]) -> list[object]:
-    decoder, found = Decoder(), list[object]()
-    try:
-        for piece in pieces:
-            decoder.feed(piece)
-            while (message := decoder.next()) is not None:
-                found.append(message)
-                assert encode(*message)
-                with suppress(FrameError):
-                    decode_bundle(*message)
-    except FrameError as error:
-        found.append(str(error))
-    return found
-
-
-def shell_line(data: bytes) -> None:
-    text = data[:_MOST_LINE].decode("utf-8", "surrogateescape")
-    for is_bash in (True, False):
-        decision = judge(_RULES, text, is_bash=is_bash)
-        assert decision.allowed or decision.denied
-
-
-def policy_file(data: bytes) -> None:
-    try:
-        policy = Policy.loads(data, base="/")
-    except PolicyError:
-        return
-    assert Policy.loads(data, base="/").digest == policy.digest
-
-
-def audit_record(data: bytes) -> None:
-    with suppress(ValueError):  # which a text that is not UTF-8 is, too
-        record = read_record(data.decode(), b"\0" * 32)
-        assert read_record(record.body, record.hash) == record
-
-
-def audit_export(data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-        file.write(data)
-        file.flush()
-        with suppress(UsageError):
-            export = Export(Path(file.name))
-            list(export.records())
-            list(export.attachments())
+from fumehood.guest.contract.frames import encode
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
+from fumehood.runtime.identity import AgentId, TopicId
+from fumehood.runtime.messages import Payload
 
 
 @dataclass(frozen=True)
@@ -124,6 +50,24 @@ class Target:
     run: Callable[[bytes], None]
     seeds: tuple[bytes, ...]
     """Inputs from which the first new ones are made."""
+
+
+def _packed(text: str) -> bytes:
+    """As in a join token."""
+    return base64.urlsafe_b64encode(zlib.compress(text.encode())).rstrip(b"=")
+
+
+def _archives() -> tuple[bytes, ...]:
+    found: list[bytes] = []
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        target = io.BytesIO()
+        with tarfile.open(fileobj=target, mode="w", format=form) as archive:
+            for name, kind in (("d", tarfile.DIRTYPE), ("d/f", tarfile.REGTYPE), ("d/l", tarfile.SYMTYPE)):
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname, info.size = kind, "f" if kind == tarfile.SYMTYPE else "", 0
+                archive.addfile(info)
+        found.append(target.getvalue()[:2048])
+    return tuple(found)
 
 
 TARGETS: Mapping[str, Target] = {
@@ -172,4 +116,68 @@ TARGETS: Mapping[str, Target] = {
         (b'{"data":{"a":1},"ids":{},"kind":"run.started","seq":3,"time":"2026-01-31T09:30:00.000000Z","who":"x"}',),
     ),
     "audit_export": Target(audit_export, (b'{"hash":"00","record":{}}\n', b'{"attachment":"00","data":""}\n')),
+    "remote_link": Target(
+        remote_link,
+        (
+            encode({"n": 1, "call": 1, "options": 2, "code": 3, "stdin": None}, b"{}1+1") + encode({"received": 1}),
+            encode({"n": 1}) + encode({"n": 2, "options": 17, "code": None, "stdin": "live"}, b'{"args": ["a\\n"]}'),
+        ),
+    ),
+    "agent_envelope": Target(
+        agent_envelope,
+        (
+            Envelope("1", Payload("m", b"x"), None, AgentId("a", "b"), TopicId("t", "s"), "c", 1, 5.0, ("d",)).to_bytes(
+                0, 0
+            ),
+            ReplyEnvelope("1", AgentId("a", "b"), Payload("m", b"body")).to_bytes(),
+            ReplyEnvelope("1", AgentId("a", "b"), failure=ReplyFailure("failed", "text")).to_bytes(),
+        ),
+    ),
+    "join_token": Target(join_token, (b"eJyrrgUAAXUA-Q", _packed("[" * 5000), _packed('{"name": "a", "urls": []}'))),
+    "e2b_messages": Target(e2b_messages, (b"\0\0\0\0\2{}", b'\0\0\0\0\x08{"a": 1}\2\0\0\0\2{}', b"\1\0\0\0\0")),
+    "notebook_html": Target(
+        notebook_html,
+        (
+            b'<table border="1" class="dataframe"><tr><td style="text-align: right;">1</td></tr></table>',
+            b"<img src='data:image/png;base64,AAAA' alt=x onerror=1><script>x</script><p>$x$</p>",
+            b"<svg onload=1><a href=x></svg></a><!-- <b> --><![CDATA[<b>]]>&lt;script&gt;",
+        ),
+    ),
+    "console_code": Target(
+        console_code,
+        (b"def f(x):\n    return 'a' # \xe2\x80\xae\n", b'if [ -f x ]; then echo "$y"; fi', b"\x1b[31m\r<b>&amp;\0"),
+    ),
+    "script_header": Target(
+        script_header,
+        (
+            b'# /// script\n# dependencies = ["a>=1"]\n# requires-python = ">=3.11"\n# ///\n',
+            b"[tool.uv]\nindex-url = 'x'",
+        ),
+    ),
+    "notebook_file": Target(
+        notebook_file,
+        (
+            b'{"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": ["1"], "metadata": {}}]}',
+            b'{"nbformat": 4, "metadata": {"kernelspec": {"language": "R"}}, "cells": [{"cell_type": "markdown"}]}',
+        ),
+    ),
+    "snapshot_archive": Target(snapshot_archive, _archives()),
+    "proof_report": Target(
+        proof_report,
+        (
+            json.dumps(
+                {
+                    "format": 1,
+                    "made_at": "",
+                    "policy_name": "",
+                    "policy_digest": "",
+                    "image_digest": None,
+                    "host": dict.fromkeys(("version", "backend", "kernel", "machine", "python", "system", "user"), ""),
+                    "controls": [{"control": "audit", "mechanism": "m"}],
+                    "observations": [],
+                }
+            ).encode(),
+            b"[" * 4000,
+        ),
+    ),
 }

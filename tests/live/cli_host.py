@@ -20,7 +20,7 @@ from live.loaded_hood import LoadedHood, can_start
 from live.traces import cgroups_of, descendants
 
 HOOD = [sys.executable, "-m", "fumehood"]
-SECONDS = 60
+SECONDS = 110
 UP_AND_WAITING = "import threading; print('up', flush=True); threading.Event().wait()"
 
 

@@ -9,8 +9,8 @@ import re
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,18 +116,34 @@ class ServerFolder:
 
         One whose memory is measured starts from nothing: a fork has all that it writes to from then on as its own.
         """
+        start = start_interpreter if from_nothing else start_python
+        with self._started(settings, variables, start) as process:
+            yield ServerProcess(process, *self._addresses(process))
+
+    @contextmanager
+    def _started(
+        self,
+        settings: Mapping[str, object] | None,
+        variables: Mapping[str, str] | None,
+        start: Callable[..., subprocess.Popen[bytes]],
+    ) -> Iterator[subprocess.Popen[bytes]]:
         file = self.state.parent / f"{self.state.name}.json"
         listen, e2b = (f"127.0.0.1:{port}" for port in self.ports)
         own = {"listen": listen, "e2b": e2b, "state": str(self.state), "database": self.database}
         file.write_text(json.dumps({**own, **(settings or {})}))
         command = (str(_LAUNCHER), "serve", "--config", str(file))
         variables = {**os.environ, **(variables or {})}
-        start = start_interpreter if from_nothing else start_python
         with self.log.open("w") as log, start(*command, stdout=log, stderr=log, env=variables) as process:
             try:
-                yield ServerProcess(process, *self._addresses(process))
+                yield process
             finally:
                 process.kill()
+
+    def killed_after(self, seconds: float, settings: Mapping[str, object] | None = None) -> None:
+        """A life that is over so soon after its start, most often before it listens."""
+        with self._started(settings, None, start_python) as process, suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            raise AssertionError(f"the server did not start: {self.log.read_text()}")
 
     @property
     def log(self) -> Path:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from live.loaded_hood import run_hood, run_python
 
-HOOD_BENCH = ("-m", "fumehood", "bench")
-BENCHMARKS = ("-m", "benchmarks")
 ROOT = Path(__file__).parents[2]
+Bench = Callable[..., subprocess.CompletedProcess[str]]
+HOOD_BENCH: Bench = partial(run_hood, "bench", cwd=ROOT)
+BENCHMARKS: Bench = partial(
+    run_python, "-c", "import runpy; runpy.run_module('benchmarks', run_name='__main__', alter_sys=True)", cwd=ROOT
+)
 
 
-def measured(program: tuple[str, ...], *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *program, *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
-
-
-@pytest.mark.parametrize(("program", "group"), [(HOOD_BENCH, "runs"), (BENCHMARKS, "agents")])
-def test_a_group_by_itself_has_ratios_of_what_was_measured(program: tuple[str, ...], group: str) -> None:
-    done = measured(program, "--json", "--rounds", "2", "--only", group)
+@pytest.mark.parametrize(("program", "group"), [(HOOD_BENCH, "runs"), (BENCHMARKS, "agents")], ids=["hood", "all"])
+def test_a_group_by_itself_has_ratios_of_what_was_measured(program: Bench, group: str) -> None:
+    done = program("--json", "--rounds", "2", "--only", group)
     assert done.returncode == 0, done.stderr
     rows = [row for row in json.loads(done.stdout) if not row["missing"]]
     assert rows
@@ -34,7 +34,7 @@ def test_people_get_a_table_and_nothing_of_it_in_their_audit_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUMEHOOD_AUDIT", str(tmp_path / "audit"))
-    done = measured(HOOD_BENCH, "--rounds", "2", "--only", "cold")
+    done = HOOD_BENCH("--rounds", "2", "--only", "cold")
     assert not (tmp_path / "audit").exists()
     head, *lines = done.stdout.splitlines()
     assert head.split() == ["what", "it", "against", "ratio", "budget"]
@@ -44,8 +44,9 @@ def test_people_get_a_table_and_nothing_of_it_in_their_audit_log(
 @pytest.mark.parametrize(
     ("program", "groups"),
     [(HOOD_BENCH, "'runs', 'cold', 'sessions')"), (BENCHMARKS, "'runs', 'cold', 'sessions', 'rivals'")],
+    ids=["hood", "all"],
 )
-def test_an_unknown_group_is_named_with_those_that_there_are(program: tuple[str, ...], groups: str) -> None:
-    done = measured(program, "--only", "everything")
+def test_an_unknown_group_is_named_with_those_that_there_are(program: Bench, groups: str) -> None:
+    done = program("--only", "everything")
     assert done.returncode == 2
     assert f"'everything' (choose from {groups}" in done.stderr

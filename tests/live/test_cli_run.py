@@ -295,6 +295,8 @@ def test_a_policy_decides_which_files_are_saved(tmp_path: Path) -> None:
     told = hood("run", "--policy", policy, "--out", out, "-c", WRITES_TWO)
     assert told.stderr == f"hood: saved {out}/out/deep/a.csv\n".encode()
     assert [path.name for path in out.rglob("*") if path.is_file()] == ["a.csv"]
+    told = hood("run", "--policy", policy, "--out", tmp_path / "none", "-c", "open('elsewhere', 'w')")
+    assert told.stderr.startswith(b"hood: nothing to save: the program made no file that filesystem.outputs names (out")
     policy.write_text("{}\n")
     told = hood("run", "--policy", policy, "--out", tmp_path / "other", "-c", WRITES_TWO)
     assert (told.returncode, b"names no filesystem.outputs" in told.stderr) == (2, True)

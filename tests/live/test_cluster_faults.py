@@ -20,7 +20,7 @@ from live.loaded_hood import run_hood
 
 from fumehood import Policy
 from fumehood.audit.store import Query
-from fumehood.cluster.workspace_calls import ANSWERS as WORKSPACE_CALLS
+from fumehood.cluster.workspace_calls import HANDLERS as WORKSPACE_CALLS
 from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.events import Finished
 from fumehood.remote.calls import ask

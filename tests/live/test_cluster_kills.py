@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import cycle
 
 import pytest
 import sampling
@@ -19,8 +21,7 @@ from fumehood.errors import FumehoodError
 from fumehood.remote.server import Server, connect
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1800)]
-_WORKERS, _CLIENTS = 3, 6
-_PAUSE_SECONDS = 1.5
+_WORKERS, _CLIENTS = 2, 8
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +41,12 @@ class Traffic:
     def __init__(self, hood: Server, web: Web) -> None:
         self._hood, self._web = hood, web
         self._policy = Policy(network={"allow": [{"host": "127.0.0.1", "ports": [web.port], "private": True}]})
-        self._is_over, self._is_there = False, asyncio.Event()
+        self._is_over, self._is_there, self._is_begun = False, asyncio.Event(), asyncio.Event()
         self.ends: dict[int, str] = {}
         self.open = 0
         """Runs that are under way."""
+        self.run_seconds = 1.0
+        """How long the last one took that was whole: kills are to meet each part of one."""
 
     async def flow(self) -> None:
         await asyncio.gather(*(self._client() for _ in range(_CLIENTS)))
@@ -51,6 +54,12 @@ class Traffic:
     def end(self) -> None:
         self._is_over = True
         self._is_there.set()
+
+    async def wait_for_runs(self) -> None:
+        """Until most clients have a run under way."""
+        while self.open * 2 < _CLIENTS:
+            self._is_begun.clear()
+            await self._is_begun.wait()
 
     def wake(self) -> None:
         """A worker is there again."""
@@ -70,9 +79,14 @@ class Traffic:
         try:
             async with self._hood.sandbox(self._policy) as box:
                 self.open += 1
+                self._is_begun.set()
+                begun = time.monotonic()
                 try:
                     result = await box.run(code)
-                    return "ok" if result.ok else str(result.cause)
+                    if not result.ok:
+                        return str(result.cause)
+                    self.run_seconds = time.monotonic() - begun
+                    return "ok"
                 finally:
                     self.open -= 1
         except FumehoodError:
@@ -80,20 +94,23 @@ class Traffic:
 
 
 class Killer:
-    """Ends each worker again and again, after a random time, whatever it is doing."""
+    """Ends workers in turn, each at a random moment while runs are under way, and starts them again."""
 
     def __init__(self, traffic: Traffic, moments: int) -> None:
         self._traffic, self._moments, self._chance = traffic, moments, random.Random(19)
         self.killed = 0
         """Moments at which runs were under way."""
+        self.runs = 0
+        """Runs that were under way then, on both workers."""
 
     async def end_all(self, workers: list[WarmWorker]) -> None:
-        await asyncio.gather(*map(self._end_often, workers))
-
-    async def _end_often(self, worker: WarmWorker) -> None:
-        while self.killed < self._moments:
-            await asyncio.sleep(self._chance.uniform(0, _PAUSE_SECONDS))
+        for worker in cycle(workers):
+            if self.killed >= self._moments:
+                return
+            await self._traffic.wait_for_runs()
+            await asyncio.sleep(self._chance.uniform(0, 1.2 * self._traffic.run_seconds))
             self.killed += self._traffic.open > 0
+            self.runs += self._traffic.open
             await asyncio.to_thread(worker.kill)
             await asyncio.to_thread(worker.start)
             self._traffic.wake()
@@ -119,7 +136,10 @@ async def test_no_run_is_done_twice_whenever_a_worker_is_killed(cluster: Running
                 worker.kill()
     effects = Counter(int(str(asked["path"]).rpartition("/")[2]) for asked in web.requests)
     ends = Counter(traffic.ends.values())
-    print(f"{killer.killed} moments, {len(traffic.ends)} runs: {dict(ends)}; {sum(effects.values())} effects")
+    print(
+        f"{killer.killed} moments with {killer.runs} runs under way, {len(traffic.ends)} in all: {dict(ends)}; "
+        f"{sum(effects.values())} effects"
+    )
     assert max(effects.values()) == 1
     assert set(ends) <= {"ok", "lost", "refused"}
     assert ends["ok"] > 0

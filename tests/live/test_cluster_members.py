@@ -21,7 +21,7 @@ from fumehood.cluster.accounts import push_accounts
 from fumehood.cluster.authority import CLUSTER
 from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.join import NewcomerAdmission, join_cluster, make_token
-from fumehood.cluster.lease import TakenOverError, WorkerLease, make_workers_stream
+from fumehood.cluster.lease import LeaseTimes, TakenOverError, WorkerLease, make_workers_stream
 from fumehood.cluster.permissions import CLAIMS_UPDATE
 from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.errors import DeniedError, LostError
@@ -129,7 +129,7 @@ async def test_a_stolen_worker_credential_costs_no_other_its_lease(nats: NatsSer
     server = await connect(nats.authority.make_member("echo-server", "server"))
     other = await connect(nats.authority.make_member("echo-w2", "worker"))
     thief = await connect(nats.authority.make_member("echo-w1", "worker"))
-    lease, heard = WorkerLease(other, "echo-w2"), Ear()
+    lease, heard = WorkerLease(other, "echo-w2", LeaseTimes()), Ear()
     targets = [
         subjects.entry("echo-w2"),
         subjects.stored("echo-w2"),
@@ -167,7 +167,7 @@ async def test_a_stolen_worker_credential_costs_no_other_its_lease(nats: NatsSer
 async def test_clocks_that_jump_cost_no_lease(nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server = await connect(nats.authority.make_member("clock-server", "server"))
     worker = await connect(nats.authority.make_member("clock-w1", "worker"))
-    lease, real = WorkerLease(worker, "clock-w1"), time.time
+    lease, real = WorkerLease(worker, "clock-w1", LeaseTimes()), time.time
     try:
         await make_workers_stream(server)
         await lease.listen()
@@ -187,7 +187,7 @@ async def test_two_processes_with_one_credential_do_not_both_hold_the_lease(nats
     server = await connect(nats.authority.make_member("twice-server", "server"))
     credentials = nats.authority.make_member("twice-w1", "worker")
     clients = [await connect(credentials) for _ in range(2)]
-    first, second = (WorkerLease(client, "twice-w1") for client in clients)
+    first, second = (WorkerLease(client, "twice-w1", LeaseTimes()) for client in clients)
     try:
         await make_workers_stream(server)
         for lease in (first, second):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,24 +15,16 @@ from pathlib import Path
 
 import httpx
 import pytest
-from live.console_browser import Visitor, open_browser, visiting
+from live.console_browser import Visitor, visiting
 from live.console_scene import HOSTILE, Scene, open_scene
 from live.server_process import ServerFolder
 from playwright.sync_api import Browser, expect
-from requirements import require
 
 from fumehood.agents import call
 from fumehood.audit.store import Query
 from fumehood.server.identity.principals import Scope
 
 HOOD = [sys.executable, "-m", "fumehood"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    require(shutil.which("chromium"), "chromium is not installed")
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +75,7 @@ def test_a_denial_leads_to_its_rule_and_the_smallest_change(visitor: Visitor, sc
     expect(step.locator(".remedy")).to_contain_text("add {host: collect.example, ports: [443]} to network.allow")
     step.get_by_role("link", name="network.allow").click()
     expect(page.locator("#policy")).to_be_in_viewport()
-    expect(page.locator(".policy")).to_contain_text("api.example")
+    expect(page.locator(".policy").first).to_contain_text("api.example")
 
 
 def test_an_approval_is_given_once_and_a_stale_page_cannot_answer(visitor: Visitor, scene: Scene) -> None:
@@ -188,6 +179,42 @@ def test_a_task_is_a_story_and_grows_while_it_runs(visitor: Visitor, scene: Scen
     expect(page.locator("#task-head")).to_contain_text("2 turns, 1 call,")
 
 
+HOSTILE_DISPLAYS = f"""
+class Plot:
+    def _repr_png_(self): return b"<script>alert(4)</script>"
+    def _repr_svg_(self): return "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(5)'/>"
+    def _repr_html_(self): return {HOSTILE!r}
+    def __repr__(self): return {HOSTILE!r}
+display(Plot())
+{HOSTILE!r}
+"""
+
+
+def test_a_story_shows_its_figures_and_what_it_cost_and_hostile_ones_stay_files(visitor: Visitor, scene: Scene) -> None:
+    page = visitor.page
+    scene.draw()
+    task = scene.newest("task.ended").parse()["ids"]["task"]
+    visitor.go(f"/tasks/{task}")
+    expect(page.locator("#task-head")).to_contain_text("4,130 tokens, $0.0088")
+    expect(page.locator(".k-artifacts-found")).to_contain_text("out/totals.png")
+    sizes = "Promise.all([...document.images].map(async each => { await each.decode(); return each.naturalWidth }))"
+    assert page.evaluate(sizes) == [180, 180]
+    place = page.locator(".figure").first.get_attribute("href")
+    answer = visitor.context.request.get(f"{visitor.url}{place}")
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; sandbox")
+    visitor.go("/usage")
+    expect(page.locator("figcaption", has_text="Cost of models")).to_contain_text("$0.0")
+    scene.run_agent({"Show it.": (call("python", code=HOSTILE_DISPLAYS), "Done.")}, session=True)
+    task = scene.newest("task.ended").parse()["ids"]["task"]
+    visitor.go(f"/tasks/{task}")
+    expect(page.locator(".k-run-finished")).to_contain_text("Also displayed as image/svg+xml, text/html")
+    expect(page.locator(".b-value")).to_contain_text("<script>alert(2)</script>")
+    assert page.locator("main svg, main script, main b, main iframe").count() == 0
+    place = page.locator(".figure").get_attribute("href")
+    page.goto(f"{visitor.url}{place}")
+    expect(page.locator("h1")).to_have_text("That does not work")
+
+
 def test_every_page_by_keyboard_alone_and_without_a_serious_problem(visitor: Visitor, scene: Scene) -> None:
     if not list(scene.server.log.find(Query(kind="egress.denied", limit=1))):
         scene.fill()
@@ -260,7 +287,7 @@ def _run(url: str, key: str) -> str:
 @contextmanager
 def console(folder: Path, *options: str) -> Iterator[str]:
     """`hood console` for a log and approvals below the folder; its link."""
-    variables = {**os.environ, **_variables(folder)}
+    variables = {**os.environ, **log_variables(folder)}
     command = [*HOOD, "console", "--no-browser", *options]
     with subprocess.Popen(
         command, env=variables, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
@@ -273,12 +300,12 @@ def console(folder: Path, *options: str) -> Iterator[str]:
             assert process.wait(30) == 0
 
 
-def _variables(folder: Path) -> dict[str, str]:
+def log_variables(folder: Path) -> dict[str, str]:
     return {"FUMEHOOD_AUDIT": str(folder / "audit"), "FUMEHOOD_APPROVALS": str(folder / "approvals")}
 
 
-def _hood(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, **_variables(folder), "FUMEHOOD_KEEPER": "off"}
+def hood(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, **log_variables(folder), "FUMEHOOD_KEEPER": "off"}
     return subprocess.run([*HOOD, *words], env=variables, capture_output=True, text=True, timeout=100)
 
 
@@ -295,7 +322,7 @@ def test_the_console_of_one_user_shows_the_log_and_an_answer_there_runs_the_code
             visitor.go("/approvals")
             visitor.wait_live()
             command = [*HOOD, "run", "--policy", str(policy), "-c", "print('ran')"]
-            variables = {**os.environ, **_variables(tmp_path), "FUMEHOOD_KEEPER": "off"}
+            variables = {**os.environ, **log_variables(tmp_path), "FUMEHOOD_KEEPER": "off"}
             with subprocess.Popen(
                 command,
                 env=variables,
@@ -320,7 +347,7 @@ def test_the_console_of_one_user_shows_the_log_and_an_answer_there_runs_the_code
 
 
 def test_a_tampered_log_is_shown_as_such(browser: Browser, tmp_path: Path) -> None:
-    _hood(tmp_path, "run", "-c", "print(1)")
+    hood(tmp_path, "run", "-c", "print(1)")
     with console(tmp_path) as link, visiting(browser, link.partition("/console")[0]) as visitor:
         page = visitor.page
         page.goto(link)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 
 import httpx
 import pytest
+from hood_cluster import running_cluster, wait_for_workers, wait_until
 from hood_server import RunningServer, running_server
-from live.console_browser import Visitor, open_browser, visiting
+from live.console_browser import Visitor, visiting
 from playwright.sync_api import Browser, expect
-from requirements import require
 
 from fumehood.server.identity.principals import OF_TENANTS, Scope
 
@@ -20,13 +19,6 @@ PAGES = (
     *("/tenants/acme", "/workers"),
 )
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    require(shutil.which("chromium"), "chromium is not installed")
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +67,47 @@ def test_a_denial_becomes_the_next_version_of_its_policy(visitor: Visitor, api: 
     stale.goto(page.url)
     page.get_by_role("button", name="Save as version 2").click()
     expect(page.locator("h1")).to_have_text("reader version 2")
+    expect(page.locator("main")).not_to_contain_text("Denied lately")  # it is allowed now
     saved = api.get("/policies/reader").json()["text"]
     assert saved == f"{text}    - {{host: denied.example, ports: [443]}}\n"
     stale.get_by_role("button", name="Save as version 2").click()
     expect(stale.locator("main")).to_contain_text("Version 2 was saved since")
     assert api.get("/policies/reader").json()["version"] == 2
+
+
+def test_what_was_denied_is_proposed_together_line_by_line(visitor: Visitor, api: httpx.Client) -> None:
+    text = "network:\n  allow:\n    - {host: known.example, ports: [443]}\n"
+    assert api.put("/policies/learner", json={"text": text}).status_code == 200
+    attempts = "for host in ('one.example', 'two.example', '10.1.2.3'):\n    try: s.create_connection((host, 443), 5)\n"
+    run(api, f"import socket as s\n{attempts}    except OSError: pass", "learner")
+    page = visitor.page
+    visitor.go("/policies/learner")
+    for host in ("one.example", "10.1.2.3"):
+        page.get_by_label(host).check()
+    page.get_by_role("button", name="Propose those").click()
+    came = sorted(line.strip() for line in page.locator(".diff .came").all_inner_texts() if "host" in line)
+    assert came == [
+        "+     - {host: 10.1.2.3, ports: [443], private: true}",
+        "+     - {host: one.example, ports: [443]}",
+    ]
+    expect(page.locator(".risks")).to_contain_text("behind the firewall")
+    expect(page.get_by_role("alert")).to_contain_text("No sandbox of acme opens with it")
+
+
+def test_a_worker_is_drained(browser: Browser) -> None:
+    with running_cluster() as cluster:
+        server = cluster.server()
+        cluster.worker("w1", "--label", f"note={HOSTILE}")
+        wait_for_workers(server, 1)
+        with visiting(browser, server.url) as visitor:
+            visitor.sign_in(server.make_key([Scope.OPERATE]), "/workers")
+            row = visitor.page.locator("#worker-w1")
+            expect(row).to_contain_text("onerror")
+            visitor.page.get_by_role("button", name="Drain w1").click()
+            wait_until(lambda: not server.workers() or server.workers()[0]["state"] == "draining")
+            visitor.go("/workers")
+            expect(visitor.page.get_by_role("button", name="Drain w1")).to_have_count(0)
+            assert visitor.problems() == []
 
 
 def test_a_change_whose_tests_fail_is_not_offered(visitor: Visitor, api: httpx.Client) -> None:

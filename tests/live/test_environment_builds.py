@@ -252,7 +252,7 @@ def test_files_may_be_at_another_host_that_the_index_names_but_at_no_address(
 def test_an_installer_that_fills_the_disk_is_ended(
     installer: InstallerOf, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fumehood.sandbox.packages._MOST_BYTES", 2**20)
+    monkeypatch.setattr("fumehood.sandbox.sandboxed_installer._MOST_BYTES", 2**20)
     installer("""
 import time
 open("/opt/build/packages/large", "wb").write(bytes(2**22))

@@ -209,16 +209,18 @@ def test_without_mmdebstrap_there_is_another_way(place: Path, monkeypatch: pytes
         build_image(Recipe.of(Policy(), name="fumehood-test-never:1"), sandboxed_installer())
 
 
-def test_a_user_without_a_range_of_ids_is_told_how_to_get_one(place: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("uid", [65534, 54321], ids=["an account", "no account"])
+def test_a_user_without_a_range_of_ids_is_told_how_to_get_one(place: Path, tmp_path: Path, uid: int) -> None:
     program = (
         "import os, sys\nfrom pathlib import Path\nfrom fumehood import Policy, UsageError\n"
         "from fumehood.images import Recipe, build_dir, debian\n"
         "place, recipe = build_dir.BuildDir(Path(sys.argv[1]), 2), Recipe.of(Policy())\n"
-        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(int(sys.argv[2]))\n"
         "try:\n    debian.make_root(recipe, 'x86_64', place, made_at=0, progress=print, heartbeat=lambda: None)\n"
         "except UsageError as error:\n    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, tmp_path], check=False, capture_output=True, text=True)
+    command = [sys.executable, "-c", program, tmp_path, str(uid)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert "this user cannot" in done.stdout, done.stderr
     assert "apt-get install uidmap" in done.stdout
     assert "--base" in done.stdout

@@ -364,6 +364,17 @@ def test_a_client_that_may_not_look_into_the_keeper_is_not_served(keeper: int, p
     assert is_served(lambda: hood("run", "-c", "pass"))
 
 
+def test_a_client_that_has_proved_nothing_sends_no_signal_to_a_worker(keeper: int) -> None:
+    """It would be stopped when the next client gets it, who then waits for the answer in vain."""
+    connection = socket.socket(fileno=fumehood_client.connect(os.environb).detach())
+    connection.settimeout(60)
+    with connection:
+        agree(connection, keeper)
+        connection.send(json.dumps({"do": "signal", "number": signal.SIGSTOP}).encode())
+        assert connection.recv(1000) == b""
+    assert is_served(lambda: hood("run", "-c", "pass"))
+
+
 # Opens no file from here on. Root needs no `no_new_privs` for that, so /proc does not show it.
 LOCK_IN = """
 import ctypes, os, struct, sys

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,20 +24,28 @@ from requirements import require
 
 from fumehood import AsyncSandbox, FumehoodError, Policy, SandboxError
 from fumehood.backends.microvm import backend as machine_backend
+from fumehood.backends.microvm import clone
 from fumehood.backends.microvm import start as machine_start
+from fumehood.backends.microvm.acceleration import choose, device_problem
 from fumehood.backends.microvm.confinement import Confinement, start_confined
+from fumehood.backends.microvm.image import read_image
+from fumehood.backends.microvm.machine import describe, find_emulator
+from fumehood.backends.microvm.template import MachineTemplates
 from fumehood.backends.native.host_facts import detect
 from fumehood.results import Cause
+from fumehood.tenant import LOCAL
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 POLICY = Policy(backend="microvm")
 COPIES = sampling.amount(3, whole=20)
+FRESH_COPIES = sampling.amount(2, whole=8)
 IDENTITY = """
 import json, os, socket, time, uuid
 boot = open("/proc/sys/kernel/random/boot_id").read()
 print(json.dumps({"urandom": os.urandom(16).hex(), "uuid": str(uuid.uuid4()), "boot_id": boot, "seed": hash("a"),
-                  "time": time.time(), "name": socket.gethostname(), "kernel": os.uname().release}))
+                  "address": id(object()), "time": time.time(), "name": socket.gethostname(),
+                  "kernel": os.uname().release}))
 """
 
 
@@ -105,7 +114,9 @@ async def test_copies_of_a_machine_share_no_randomness() -> None:
     assert len({each["seed"] for each in found}) == 1
 
 
-async def test_a_fresh_interpreter_has_a_hash_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fresh_interpreters_of_copies_share_neither_hash_seeds_nor_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As under a strict policy, which a machine of software refuses."""
     usual = machine_start.machine_start
 
@@ -113,7 +124,9 @@ async def test_a_fresh_interpreter_has_a_hash_seed_of_its_own(monkeypatch: pytes
         return {**usual(*arguments, **options), "fresh": True}  # type: ignore[arg-type]
 
     monkeypatch.setattr(machine_backend, "machine_start", fresh)
-    assert len({(await identity())["seed"] for _ in range(2)}) == 2
+    found = [await identity() for _ in range(FRESH_COPIES)]
+    for source in ("urandom", "uuid", "boot_id", "seed", "address"):
+        assert len({each[source] for each in found}) == FRESH_COPIES, source
 
 
 ATTACKS = """
@@ -237,6 +250,36 @@ async def test_whoever_takes_qemus_place_finds_an_empty_sandbox(tmp_path: Path) 
     assert found["the template by write"] == found["the template by name"] == "EPERM"
 
 
+async def test_a_start_that_is_given_up_leaves_no_process() -> None:
+    """The thread that starts it goes on, and nobody would ever hear of what it has started."""
+    confinement = Confinement(detect())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        for seconds in (60.0, 0.0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    command = [PYTHON, "-I", "-S", "-c", "import time; time.sleep(600)"]
+                    process = await start_confined(confinement, command, [nothing], memory_bytes=256 * 1024 * 1024)
+                    await process.close()
+            assert sleepers() == []
+    finally:
+        confinement.close()
+        os.close(nothing)
+
+
+def sleepers() -> list[int]:
+    """Programs in sandboxes of this process: the cells themselves are called otherwise."""
+    parents = {int(name): parent_of(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    return [process for process in parents if descends(process, parents) and b"time.sleep(600)" in words_of(process)]
+
+
+def words_of(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 async def test_a_run_whose_emulator_is_killed_is_lost_and_leaves_nothing() -> None:
     before = emulators()
     async with AsyncSandbox(POLICY) as box:
@@ -251,6 +294,52 @@ async def test_a_run_whose_emulator_is_killed_is_lost_and_leaves_nothing() -> No
         with pytest.raises(SandboxError):
             await box.run("pass")
     assert emulators() - before == set()
+
+
+async def test_a_guest_that_ends_takes_its_machine_along() -> None:
+    """Process 1 of a machine ends when what it is sent makes no sense: its kernel has nothing left to do."""
+    before = emulators()
+    confinement = Confinement(detect())
+    templates = MachineTemplates(confinement)
+    try:
+        image = read_image(None)
+        template = await templates.get(image, describe(find_emulator(), POLICY.resources.memory))
+        start = machine_start.machine_start(POLICY, image, None, has_packages=False)
+        machine = await clone.start_machine(confinement, clone.CopySpec(template, image, start, None, 1.0, LOCAL))
+        (process,) = emulators() - before
+        pidfd = os.pidfd_open(process)
+        machine.bridge.send_raw(b"\xff" * 64)
+        assert await asyncio.to_thread(wait_gone, pidfd)
+        os.close(pidfd)
+        await machine.close()
+    finally:
+        await templates.close()
+        confinement.close()
+    assert emulators() - before == set()
+
+
+@pytest.mark.parametrize("seconds", sampling.amount(1, whole=4) * [0.05] + sampling.amount(1, whole=4) * [0.4])
+async def test_a_machine_that_is_not_ready_in_time_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    before = emulators()
+    monkeypatch.setattr(clone, "_START_SECONDS", seconds)
+    with pytest.raises(SandboxError, match="not ready"):
+        async with AsyncSandbox(POLICY):
+            pass
+    assert emulators() - before == set()
+
+
+def test_kvm_is_tried_and_software_is_used_where_it_does_not_run_machines() -> None:
+    """As `hood doctor` does it, whatever was found before."""
+    works, said = machine_backend.examine()
+    assert works, said
+    if (problem := device_problem()) is None:
+        tried = json.loads((machines.folder() / "templates" / "kvm.json").read_text())["problem"]
+        assert choose(None, tried).reason in said
+        assert ("by hardware (KVM)" in said) == (tried is None)
+    else:
+        assert f"by software (TCG; /dev/kvm: {problem})" in said
 
 
 HOST = """

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from live.loaded_hood import run_python
 
 import fumehood
 
@@ -17,13 +18,14 @@ ROOT = Path(fumehood.__file__).parent
 INTEGRATIONS = sorted(path.parent.name for path in (ROOT / "integrations").glob("*/__init__.py"))
 
 
-# In forks of an interpreter that has imported the frameworks, most of which take seconds, and nothing of ours.
+# In forks of a process that has imported the frameworks, most of which take seconds, and of which ours is taken away.
 _FIRST = """
 import importlib, os, sys
 for framework in ("agent_framework", "agents", "autogen_core", "deepagents", "inspect_ai", "mcp", "pydantic_ai",
                   "smolagents", "starlette", "uvicorn"):
-    importlib.import_module(framework)
-assert not any(name.partition(".")[0] == "fumehood" for name in sys.modules)
+    assert framework in sys.modules, framework
+for name in [name for name in sys.modules if name.partition(".")[0] in ("fumehood", "fumehood_client")]:
+    del sys.modules[name]
 for name in sys.argv[1:]:
     child = os.fork()
     if child == 0:
@@ -40,8 +42,7 @@ for name in sys.argv[1:]:
 
 @cache
 def importable_first() -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", "-c", _FIRST, *INTEGRATIONS]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    return run_python("-W", "ignore", "-c", _FIRST, *INTEGRATIONS, kind="frameworks", timeout=280)
 
 
 @pytest.mark.timeout(300)
@@ -81,7 +82,7 @@ _MACHINERY = {
 _OF_OTHER_RUNS = {
     *("importlib.metadata", "email", "zipfile", "yaml", "tomllib", "aiohttp", "difflib"),
     *("fumehood.egress", "fumehood.environments", "fumehood.backends.docker", "fumehood.images", "fumehood.tools"),
-    *("fumehood.agents", "fumehood.runtime", "fumehood.integrations", "fumehood.sandbox.packages"),
+    *("fumehood.agents", "fumehood.runtime", "fumehood.integrations", "fumehood.sandbox.sandboxed_installer"),
     *("fumehood.policy.commands", "fumehood.policy.egress", "fumehood.policy.decisions", "fumehood.policy.document"),
     *("fumehood.policy.explanation", "fumehood.policy.reference", "fumehood.cli.approval_prompt"),
 }

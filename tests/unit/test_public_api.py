@@ -52,22 +52,25 @@ def python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-# Each in a fork of an interpreter that has imported nothing of ours, only what we import.
+# Each home of names in a fork of an interpreter that has imported nothing of ours, only what we import.
 FIRST = """
 import os, sys, anyio, pydantic
-for name in sys.argv[1:]:
+for names in sys.argv[1:]:
     child = os.fork()
     if child == 0:
-        exec(f"from fumehood import {name}")
+        exec(f"from fumehood import {names}")
         os._exit(0)
     if os.waitpid(child, 0)[1] == 0:
-        print(name)
+        print(names.replace(",", " "))
 """
 
 
 @cache
 def importable_first() -> list[str]:
-    command = [sys.executable, "-c", FIRST, *fumehood.__all__]
+    homes: dict[str, list[str]] = {}
+    for name in fumehood.__all__:
+        homes.setdefault(getattr(fumehood, name).__module__, []).append(name)
+    command = [sys.executable, "-c", FIRST, *map(",".join, homes.values())]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 

@@ -33,6 +33,7 @@ def names(wheel: Path) -> set[str]:
     return set(zipfile.ZipFile(wheel).namelist())
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_the_command_works_where_the_wheel_is_installed(wheel: Path, installer: str, tmp_path: Path) -> None:
     """In a new environment, which is what pipx and `uv tool` make. Dependencies are those that are here already."""

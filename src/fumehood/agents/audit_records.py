@@ -8,6 +8,11 @@ from fumehood.audit.events import AuditEvent, Content
 from fumehood.audit.trail import Trail
 
 
+def microdollars(dollars: float) -> int:
+    """Records have whole numbers."""
+    return round(dollars * 1_000_000)
+
+
 def of_agent(trail: Trail, name: str) -> Trail:
     """In a runtime, `agent` is the runtime's own id of it; names inside of that are another id, `participant`."""
     return trail.within(participant=name) if "runtime" in trail.ids else trail.within(agent=name)
@@ -44,6 +49,8 @@ class TaskEndRecord(AuditEvent):
     turns: int
     tokens: int
     tool_calls: int
+    cost_microdollars: int | None
+    """None if the price of a turn is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class ModelAnswered(AuditEvent):
     calls: tuple[str, ...]
     input_tokens: int
     output_tokens: int
+    cost_microdollars: int | None
+    """What the model, or the price list for it, says; None if neither does."""
 
 
 @dataclass(frozen=True, slots=True)

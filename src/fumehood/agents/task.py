@@ -178,7 +178,13 @@ class TaskRunner(Generic[OutputT_co]):
     async def _record_end(self, task: TaskContext, stop: StopReason) -> None:
         usage = task.meter.usage
         event = records.TaskEndRecord(
-            self._participant.name, stop.kind, stop.detail or None, usage.turns, usage.tokens, usage.tool_calls
+            self._participant.name,
+            stop.kind,
+            stop.detail or None,
+            usage.turns,
+            usage.tokens,
+            usage.tool_calls,
+            None if usage.unpriced else records.microdollars(usage.cost),
         )
         with anyio.CancelScope(shield=True):
             await task.trail.write(event)

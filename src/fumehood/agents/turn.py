@@ -114,6 +114,7 @@ class AgentTurn(Generic[OutputT]):
             tuple(call.tool[:100].encode("utf-8", "backslashreplace").decode() for call in calls[:100]),
             answer.input_tokens,
             answer.output_tokens,
+            None if answer.cost is None else records.microdollars(answer.cost),
         )
         # Nothing comes of it before its calls, or the end of the task, are recorded too.
         trail = self._task.trail_of(self._agent)

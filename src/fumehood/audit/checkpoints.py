@@ -75,7 +75,7 @@ def of_record(record: Record) -> Checkpoint | None:
     if record.kind != KIND:
         return None
     data = {name: record.data.get(name) for name in _OWN_FIELDS}
-    return _checked({**data, "seq": record.seq, "time": record.time, "who": record.parse().get("who")})
+    return checkpoint_of({**data, "seq": record.seq, "time": record.time, "who": record.parse().get("who")})
 
 
 def is_as_written(checkpoint: Checkpoint, record: Record) -> bool:
@@ -99,13 +99,13 @@ def read(path: Path) -> Checkpoint:
         raise UsageError(f"the checkpoint {path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError):
         fields = None
-    checkpoint = _checked(cast("dict[str, Any]", fields)) if isinstance(fields, dict) else None
+    checkpoint = checkpoint_of(cast("dict[str, Any]", fields)) if isinstance(fields, dict) else None
     if checkpoint is None:
         raise UsageError(f"{path} is not a checkpoint; `hood audit checkpoint` prints one")
     return checkpoint
 
 
-def _checked(fields: Mapping[str, Any]) -> Checkpoint | None:
+def checkpoint_of(fields: Mapping[str, Any]) -> Checkpoint | None:
     """None unless these are the fields of a checkpoint, all of them and no others."""
     if set(fields) != set(_FIELDS) or not all(type(fields[name]) is kind for name, kind in _FIELDS.items()):
         return None

@@ -197,6 +197,10 @@ class RunFinished(AuditEvent):
     """What was written to a live input."""
     stdout: Content
     stderr: Content
+    displays: tuple[Mapping[str, object], ...] | None = None
+    """What a session displayed, values and figures: number of the `display`, media `type`, and `content`."""
+    displays_omitted: int | None = None
+    """So many more, which are not listed."""
 
 
 @frozen
@@ -267,4 +271,5 @@ class ArtifactsFound(AuditEvent):
     kind = "artifacts.found"
 
     artifacts: tuple[Mapping[str, object], ...]
+    """Path, size and digest; of pictures also the `content`, where the policy keeps output in full."""
     problem: str | None

@@ -60,6 +60,8 @@ class Period:
     """By kind of record and what was denied."""
     policies: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """Sandboxes opened, by name and digest of the policy."""
+    first_uses: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """When the first of them opened: a name that comes with another digest is a policy that was changed."""
     asked: int = 0
     answers: list[Happening] = field(default_factory=list[Happening])
     changes: list[Happening] = field(default_factory=list[Happening])
@@ -88,7 +90,9 @@ def _add(period: Period, record: Record, data: Mapping[str, Any]) -> None:
             day["runs"] += 1
             day["not successful"] += 1
         case "sandbox.opened":
-            period.policies[str(data.get("policy_name") or ""), str(data.get("policy_digest"))] += 1
+            policy = str(data.get("policy_name") or ""), str(data.get("policy_digest"))
+            period.policies[policy] += 1
+            period.first_uses.setdefault(policy, record.time)
             day["sandboxes"] += 1
         case "approval.asked":
             period.asked += 1
@@ -100,7 +104,8 @@ def _add(period: Period, record: Record, data: Mapping[str, Any]) -> None:
         case kind if kind in _ANSWERS:
             period.answers.append(_happening(record, _words(data, ("tool", "by", "reviewer", "verdict", "reason"))))
         case kind if kind in _CHANGES:
-            period.changes.append(_happening(record, _words(data, _CHANGES[kind])))
+            named = (f"{name.replace('_', ' ')} {data[name]}" for name in _CHANGES[kind] if data.get(name) is not None)
+            period.changes.append(_happening(record, ", ".join(named)))
         case _:
             pass
 

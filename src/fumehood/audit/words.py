@@ -143,13 +143,22 @@ def _summary(record: Shown) -> str:
         case "model.answered":
             calls = ", ".join(map(str, cast("list[object]", data.get("calls", []))))
             tokens = f"{data['input_tokens']} + {data['output_tokens']} tokens"
-            return ", ".join(part for part in (f"calls {calls}" if calls else "", tokens, str(data["model"])) if part)
+            cost = dollars(data["cost_microdollars"]) if data.get("cost_microdollars") else ""
+            return ", ".join(
+                part for part in (f"calls {calls}" if calls else "", tokens, cost, str(data["model"])) if part
+            )
         case "console.viewed":
             return f"{data['what']} {data['subject']}" + (f" of {data['of']}" if "of" in data else "")
         case "log.checkpoint":
             return f"signed by {_short(data.get('key'))}"
         case _:
             return _everything(data)
+
+
+def dollars(microdollars: int) -> str:
+    """As exact as it is worth while."""
+    amount = microdollars / 1_000_000
+    return f"${amount:,.2f}" if amount >= 100 else f"${amount:.4f}"
 
 
 def in_full(value: object) -> str:

@@ -63,3 +63,13 @@ def report_network(policy: Policy, listeners: str, connections: str) -> Iterator
         yield Enforcement("network.shared_loopback", "one network namespace for the runs of a sandbox")
     if policy.secrets:
         yield Enforcement("secrets", "put into requests by the egress gateway; their values never enter the sandbox")
+
+
+def report_counted(policy: Policy) -> Iterator[Enforcement]:
+    """Limits that the host counts, and those that the kernel has for each process."""
+    yield Enforcement("resources.output", "counted by the host, which kills the run")
+    yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
+    yield Enforcement("resources.artifacts", "counted by the host")
+    yield Enforcement("resources.artifacts_size", "counted by the host before anything is read")
+    if policy.resources.cpu_time is not None:
+        yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)

@@ -1,7 +1,8 @@
 """The commands `pip` and `uv` of a sandbox, as files for its root: they install into the HOME of its programs.
 
 Both are uv, from the host, shown read-only. What they install comes through the gateway like everything else, from
-where the policy lets programs go. Where the network is closed they refuse, and say what the policy would need.
+where the policy lets programs go. Where the network is closed they install what is there already, such as wheels in a
+mount; when that fails they print the rule that would open the index, which uv itself is asked for.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ COMMANDS = f"{PLACE}/bin"
 MODULES = f"{PLACE}/site-packages"
 PROGRAM = f"{PLACE}/uv"
 _NAMES = ("pip", "pip3")
-YOUR_INDEX = "a rule for the host of your package index, such as {host: HOST, ports: [443]},"
-"""What to add where no index is known."""
 # Debian's own pip, which lies beside all its packages, installs nothing into a Python of Debian's.
 _DEBIANS_MAIN = "/usr/lib/python3/dist-packages/pip/__main__.py"
 
@@ -44,26 +43,58 @@ case $1 in
 esac
 exec {COMMANDS}/uv pip "$@"
 """
-_UV = f"""#!/bin/sh
+_SETTINGS = f"""#!/bin/sh
 if [ -z "$UV_CONFIG_FILE" ]; then
     if [ -n "$VIRTUAL_ENV" ]; then UV_CONFIG_FILE={PLACE}/uv.toml; else UV_CONFIG_FILE={PLACE}/home.toml; fi
     export UV_CONFIG_FILE
 fi
+"""
+_UV = f"""{_SETTINGS}
 # What the gateway refuses stays refused.
 export UV_HTTP_RETRIES="${{UV_HTTP_RETRIES-1}}"
 exec {PROGRAM} "$@"
 """
-# Another pip or uv of the system may do what needs no network.
-_REFUSAL = f"""#!/bin/sh
-case " $* " in
-    *" install "*|*" download "*|*" sync "*|*" add "*)
-        echo "${{0##*/}}: nothing can be installed here: the network of this sandbox is closed." >&2
-        echo "Add %s to network.allow of its policy," >&2
-        echo "or name the packages when it opens: packages=[...], or hood run --with PACKAGE." >&2
-        exit 1 ;;
+_CLOSED_UV = f"""{_SETTINGS}
+export UV_OFFLINE=1
+{PROGRAM} "$@"
+code=$?
+case "$code $* " in
+    0*) exit 0 ;;
+    *" install "*|*" sync "*|*" add "*|*" lock "*) ;;
+    *) exit $code ;;
 esac
-PATH=${{PATH#*{COMMANDS}:}}
-exec "${{0##*/}}" "$@"
+index= before=
+for word do
+    case $before in -i|--index-url|--default-index) index=$word ;; esac
+    case $word in --index-url=*|--default-index=*) index=${{word#*=}} ;; esac
+    before=$word
+done
+if [ -z "$index" ]; then
+    index=$({PROGRAM} pip compile --quiet --no-header --emit-index-url - </dev/null 2>/dev/null)
+    index=${{index##*--index-url }}
+    index=${{index%%
+*}}
+fi
+host=${{index#*://}} host=${{host%%/*}} host=${{host##*@}} host=${{host:-HOST}}
+case $host in
+    *:*) port=${{host##*:}} host=${{host%:*}} ;;
+    *) case $index in http://*) port=80 ;; *) port=443 ;; esac ;;
+esac
+case $index in http://*) plain=", protocol: http" ;; *) plain= ;; esac
+cat >&2 <<END
+
+The network of this sandbox is closed. Name packages when it opens:
+    hood run --with PACKAGE ...         packages=["PACKAGE"] in Python
+or open their index, for pip in the sandbox:
+    hood run --allow $host:$port ...
+    {{host: $host, ports: [$port]$plain}} in network.allow of its policy
+If the index keeps its files at another host, the next refusal names that.
+END
+exit $code
+"""
+_NO_UV = """#!/bin/sh
+echo "${0##*/}: nothing can be installed here, because the host has no uv" >&2
+exit 1
 """
 _MODULE = f"""import os, sys
 os.execv("{COMMANDS}/pip", ["{COMMANDS}/pip", *sys.argv[1:]])
@@ -82,14 +113,12 @@ class PackageCommands:
 def package_commands(policy: Policy, python: str, *, is_open: bool) -> PackageCommands:
     """`python` is what uv installs for; `is_open` if programs can go out at all."""
     module = {f"{MODULES}/pip/__init__.py": "", f"{MODULES}/pip/__main__.py": _MODULE}
-    installer = uv.find_uv() if is_open else None
+    installer = uv.find_uv()
     if installer is None:
-        index = policy.environment.index
-        refusal = _REFUSAL % (rule_for(index) if index is not None else YOUR_INDEX)
-        return PackageCommands(module, {f"{COMMANDS}/{name}": refusal for name in (*_NAMES, "uv")}, None)
+        return PackageCommands(module, {f"{COMMANDS}/{name}": _NO_UV for name in (*_NAMES, "uv")}, None)
     usual = _configuration(policy.environment.index)
     files = {f"{PLACE}/uv.toml": usual, f"{PLACE}/home.toml": usual + _own_folder(python)}
-    programs = {**{f"{COMMANDS}/{name}": _PIP for name in _NAMES}, f"{COMMANDS}/uv": _UV}
+    programs = {**{f"{COMMANDS}/{name}": _PIP for name in _NAMES}, f"{COMMANDS}/uv": _UV if is_open else _CLOSED_UV}
     return PackageCommands({**module, **files}, programs, installer)
 
 
@@ -99,14 +128,6 @@ def covers(interpreter: Interpreter) -> dict[str, str]:
     if interpreter.prefix == "/usr":
         places[_DEBIANS_MAIN] = f"{MODULES}/pip/__main__.py"
     return {path: cover for path, cover in places.items() if os.path.exists(path)}
-
-
-def rule_for(index: str) -> str:
-    """The rule that opens an index, as a policy has it."""
-    parts = urlsplit(index)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    plain = "" if parts.scheme == "https" else ", protocol: http"
-    return f"{{host: {parts.hostname}, ports: [{port}]{plain}}}"
 
 
 def _configuration(index: str | None) -> str:

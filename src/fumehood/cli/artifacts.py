@@ -77,6 +77,9 @@ class ArtifactSaver:
             draft = self._draft_of(path)
             await self._download(box, artifact.path, draft, path)
             self._put(draft, path)
+        if not artifacts and not self._pictures and self._own is None:
+            named = ", ".join(box.policy.filesystem.outputs)
+            self._tell(f"nothing to save: the program made no file that filesystem.outputs names ({named})")
 
     async def _download(self, box: AsyncSandbox, source: str, draft: Path, path: Path) -> None:
         try:

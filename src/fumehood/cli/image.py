@@ -107,12 +107,17 @@ def _build(chosen: Arguments) -> int:
 
 
 def _build_for_machines(recipe: Recipe, interruption: Interruption) -> int:
+    from fumehood.backends.microvm.backend import examine
     from fumehood.images.machine import build_machine_image
 
     built = build_machine_image(recipe, sandboxed_installer(), say, interruption.check)
-    size = sum(path.stat().st_size for path in (built.kernel, built.first_files, built.root))
+    size = built.size_bytes
     name = paint(neutralise(built.name), BOLD)
     print(f"{name}  {built.digest} ({size / _MIB:.1f} MiB, kernel {built.release}, for backend: microvm)")
+    say("booting a machine, of which sandboxes are copies: none of them has to wait for it")
+    memory = {"memory": recipe.policy.resources.memory}
+    works, detail = examine(Policy(backend="microvm", image=built.name, resources=memory))
+    say(detail if works else f"the image is there, but no machine runs on this host: {detail}")
     return 0
 
 

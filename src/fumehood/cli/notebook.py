@@ -6,17 +6,17 @@ executed (`fumehood.notebook_output`), bounded, and never marked as trusted.
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
+import shlex
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from fumehood.cli.artifacts import ArtifactSaver, folder_of, is_notebook_file
 from fumehood.errors import UsageError
-from fumehood.events import Event, Finished, Stderr, Stdout
-from fumehood.notebook_output import cell_error, media_bundle
+from fumehood.events import Event, Finished
+from fumehood.notebook_output import CellError, CellStreams, cell_error
 from fumehood.results import Artifact, Display, RunResult
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _MOST_OUTPUT_BYTES = 64 * 1024 * 1024
 _EACH_OUTPUT_BYTES = 512
 _CUT = "(more output was left out: it is larger than a notebook may be)\n"
 
-_STREAMS = ("stdout", "stderr")
-
 _Object = dict[str, Any]
 
 
@@ -42,10 +40,8 @@ class Notebook:
     content: _Object
     cells: list[_Object]
     """The code cells, which are parts of `content`."""
-    _left: int = field(default=_MOST_OUTPUT_BYTES)
-    _decoders: dict[str, codecs.IncrementalDecoder] = field(
-        default_factory=lambda: {name: codecs.getincrementaldecoder("utf-8")("replace") for name in _STREAMS}
-    )
+    room_bytes: int = _MOST_OUTPUT_BYTES
+    """What is left for outputs; less than nothing once one did not fit."""
 
     def source_of(self, cell: _Object) -> str:
         source = cell.get("source", "")
@@ -56,35 +52,8 @@ class Notebook:
         """All of it, as one text."""
         return "\n\n".join(map(self.source_of, self.cells)).encode("utf-8", "surrogatepass")
 
-    def add_text(self, cell: _Object, name: str, data: bytes, *, is_last: bool = False) -> None:
-        """A character may come in two pieces."""
-        outputs, text = cell["outputs"], self._decoders[name].decode(data, is_last)
-        is_same = bool(outputs) and outputs[-1].get("output_type") == "stream" and outputs[-1]["name"] == name
-        if not self._pay(cell, len(data) + (_EACH_OUTPUT_BYTES if text and not is_same else 0)) or not text:
-            return
-        if is_same:
-            outputs[-1]["text"] += text
-        else:
-            outputs.append({"output_type": "stream", "name": name, "text": text})
-
-    def add_display(self, cell: _Object, display: Display) -> None:
-        data = media_bundle(display)
-        if data and self._pay(cell, len(json.dumps(data)) + _EACH_OUTPUT_BYTES):
-            cell["outputs"].append({"output_type": "display_data", "data": data, "metadata": {}})
-
-    def add_error(self, cell: _Object, result: RunResult) -> None:
-        """The traceback is on standard error already, as the session wrote it."""
-        error = cell_error(result, "".join(each["text"] for each in cell["outputs"] if each.get("name") == "stderr"))
-        told = {"ename": error.name, "evalue": error.value, "traceback": error.traceback}
-        cell["outputs"].append({"output_type": "error", **told})
-
-    def _pay(self, cell: _Object, size: int) -> bool:
-        """Whether there is room for it. The first output for which there is none is replaced by a line that says so."""
-        had_room = self._left >= 0
-        self._left -= size
-        if had_room and self._left < 0:
-            cell["outputs"].append({"output_type": "stream", "name": "stderr", "text": _CUT})
-        return self._left >= 0
+    def output_of(self, cell: _Object) -> NotebookCellOutput:
+        return NotebookCellOutput(self, cell["outputs"])
 
     def save(self, out: str | None, name: str, *, quiet: bool, overwrite: bool) -> None:
         """The notebook with its outputs, where --out says: a file of any name, or a folder."""
@@ -97,10 +66,46 @@ class Notebook:
         return f"{text}\n".encode("utf-8", "backslashreplace")
 
 
+class NotebookCellOutput:
+    """The outputs of one cell, kept in the notebook as long as there is room in it."""
+
+    def __init__(self, notebook: Notebook, outputs: list[_Object]) -> None:
+        self._notebook, self._outputs = notebook, outputs
+
+    def text(self, name: str, text: str) -> None:
+        last = self._outputs[-1] if self._outputs else {}
+        is_same = last.get("output_type") == "stream" and last["name"] == name
+        if not self._has_room(len(text.encode("utf-8", "replace")) + (0 if is_same else _EACH_OUTPUT_BYTES)):
+            return
+        if is_same:
+            last["text"] += text
+        else:
+            self._outputs.append({"output_type": "stream", "name": name, "text": text})
+
+    def display(self, data: dict[str, object]) -> None:
+        if self._has_room(len(json.dumps(data)) + _EACH_OUTPUT_BYTES):
+            self._outputs.append({"output_type": "display_data", "data": data, "metadata": {}})
+
+    def error(self, error: CellError) -> None:
+        """The traceback is on standard error already, as the session wrote it."""
+        told = {"ename": error.name, "evalue": error.value, "traceback": error.traceback}
+        self._outputs.append({"output_type": "error", **told})
+
+    def _has_room(self, size: int) -> bool:
+        """The first output for which there is none is replaced by a line that says so."""
+        had_room = self._notebook.room_bytes >= 0
+        self._notebook.room_bytes -= size
+        has_room = self._notebook.room_bytes >= 0
+        if had_room and not has_room:
+            self._outputs.append({"output_type": "stream", "name": "stderr", "text": _CUT})
+        return has_room
+
+
 def open_notebook(task: Task, program: ProgramSource) -> Notebook:
     """The notebook of a command line. UsageError for options that make no sense with one."""
     if any(word.startswith("-") for word in task.words):
-        raise UsageError(f"a notebook has no arguments: options such as {task.words[0]} stand before its name")
+        command = shlex.join(["hood", "run", *task.words, task.chosen.file or "-"])
+        raise UsageError(f"a notebook has no arguments, and options stand before its name: `{command}`")
     if task.words or task.chosen.env or task.chosen.session or task.chosen.learn:
         raise UsageError("a notebook has neither arguments nor --env, --session and --learn; leave them out")
     if task.policy.approvals:
@@ -173,10 +178,9 @@ async def run_cells(
         if not notebook.source_of(cell).strip():
             continue
         cell["execution_count"] = number
-        result = await _run_cell(notebook, cell, box.stream(notebook.source_of(cell)), show)
+        result = await _run_cell(notebook.output_of(cell), box.stream(notebook.source_of(cell)), show)
         artifacts |= {artifact.path: artifact for artifact in result.artifacts}
         if not result.ok:
-            notebook.add_error(cell, result)
             place = f"code cell {number} of {len(notebook.cells)} ended the notebook"
             result = replace(result, detail=f"{place}; {result.detail}" if result.detail else place)
             break
@@ -184,23 +188,18 @@ async def run_cells(
 
 
 async def _run_cell(
-    notebook: Notebook,
-    cell: _Object,
+    output: NotebookCellOutput,
     stream: AsyncGenerator[Event, None],
     show: Callable[[Event | Display], Awaitable[None]],
 ) -> RunResult:
+    streams = CellStreams(output)
     async with aclosing(stream) as events:
         async for event in events:
-            match event:
-                case Finished(result):
-                    for name in _STREAMS:
-                        notebook.add_text(cell, name, b"", is_last=True)
-                    return result
-                case Stdout(data):
-                    notebook.add_text(cell, "stdout", data)
-                case Stderr(data):
-                    notebook.add_text(cell, "stderr", data)
-                case Display():
-                    notebook.add_display(cell, event)
+            if isinstance(event, Finished):
+                streams.finish()
+                if not event.result.ok:
+                    output.error(cell_error(event.result, streams.stderr))
+                return event.result
+            streams.show(event)
             await show(event)
     raise AssertionError("a stream ends with Finished")

@@ -7,7 +7,6 @@ for byte unless that is a terminal.
 from __future__ import annotations
 
 import os
-import sys
 
 from fumehood.errors import SandboxError
 
@@ -52,14 +51,14 @@ def print_denials(
             say(f"{message};\n{remedy}")
 
 
-def paint(text: str, colour: str) -> str:
-    """Coloured on a terminal, unless NO_COLOR says otherwise."""
-    return f"\x1b[{colour}m{text}\x1b[0m" if _wants_colour() else text
+def paint(text: str, colour: str, descriptor: int = 1) -> str:
+    """Coloured if the descriptor is a terminal, unless NO_COLOR says otherwise."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour and _wants_colour(descriptor) else text
 
 
-def _wants_colour() -> bool:
+def _wants_colour(descriptor: int) -> bool:
     # https://no-color.org: any value that is not empty.
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and os.isatty(descriptor)
 
 
 def wrapped(text: str, *, indent: str) -> list[str]:

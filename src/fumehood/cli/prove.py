@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,18 +28,20 @@ fail and as a use that must work. Large limits are lowered for their trial, and
 hosts that the policy names are not contacted; the report says so.
 
 exit code: 0 when every control held, 1 when one did not, 3 when nothing broke
-but not every control was tested.
+but not every control was tested, or an attack got through where the enforcement
+report itself says "in part".
 """
 _VERIFY = """\
 The report must be signed with the key of your own log, or with --key, have all
 trials that this version knows, and be about this host's kernel and version of
 Fumehood; with --policy, about that policy. --elsewhere leaves the host out.
 
-exit code: 0 when the report proves what it says, 1 when it does not.
+exit code: 0 when the report proves what it says, 1 when it does not, 3 when an
+attack got through where the enforcement report itself says "in part".
 """
 INCOMPLETE = 3
 _COLOURS = {"held": GREEN, "broken": RED, "partial": YELLOW, "not tested": YELLOW}
-_WIDTH = 79
+_INDENT = 12
 
 
 class ProveArguments(overrides.Arguments):
@@ -91,7 +95,7 @@ def _prove(chosen: ProveArguments) -> int:
     _write(report, folder, chosen)
     _record(report)
     print(report.to_json(), end="") if chosen.json else _print_total(report, folder)
-    return {"held": 0, "broken": exitcodes.PROBLEM_FOUND, "incomplete": INCOMPLETE}[report.verdict]
+    return {"held": 0, "broken": exitcodes.PROBLEM_FOUND}.get(report.verdict, INCOMPLETE)
 
 
 def _write(report: ProofReport, folder: Path, chosen: ProveArguments) -> None:
@@ -122,18 +126,35 @@ def _silent(_: Observation) -> None:
 
 
 def _print_observation(one: Observation) -> None:
-    word = paint(f"{one.result:10s}", _COLOURS[one.result])
-    print(f"{word}  {cut(one_line(f'{one.control}, {one.kind}: {one.what}'), _WIDTH - 12)}", flush=True)
-    if one.result in ("broken", "not tested"):
-        print(f"            {one_line(one.seen)}")
+    if one.result == "does not apply":  # the report says why
+        return
+    line = one_line(f"{one.control}, {one.kind}: {one.what}")
+    print(
+        f"{_column(one.result, _COLOURS[one.result])}{cut(line, _line_length()) if sys.stdout.isatty() else line}",
+        flush=True,
+    )
+    if one.result != "held":
+        print(f"{'':{_INDENT}}{one_line(one.seen)}")
+
+
+def _column(word: str, colour: str) -> str:
+    return paint(f"{word:{_INDENT}}", colour)
+
+
+def _line_length() -> int:
+    return max(40, shutil.get_terminal_size().columns - _INDENT)
 
 
 def _print_total(report: ProofReport, folder: Path) -> None:
     for gap in report.gaps():
-        print(f"{paint('not proved', YELLOW)}  {gap}")
+        print(f"{_column('not proved', YELLOW)}{one_line(gap)}")
     for control in report.partial_controls():
-        print(f"{paint('in part', YELLOW)}     {control}: the enforcement report says so; a strict policy refuses it")
-    say(f"{report.verdict}; the report is {folder / file_stem(report)}.json and .html")
+        print(f"{_column('in part', YELLOW)}{control}: enforced in part here, which a strict policy refuses")
+    apart = len(report.with_result("does not apply"))
+    total = f"{len(report.observations) - apart} trials"
+    if apart:
+        total += f", and {apart} more that do not apply here"
+    say(f"{report.verdict}: {total}; the report is {folder / file_stem(report)}.json and .html")
 
 
 def _verify(chosen: ProveArguments) -> int:
@@ -159,4 +180,6 @@ def _verify(chosen: ProveArguments) -> int:
     if not found:
         about = f"policy {report.policy_digest}, {report.host.backend}, {report.host.kernel}"
         print(f"{paint('proved', GREEN)}: {len(report.observations)} trials at {report.made_at}; {one_line(about)}")
-    return exitcodes.PROBLEM_FOUND if found else 0
+    for one in report.with_result("partial"):
+        print(f"{paint('in part', YELLOW)}: {one_line(f'{one.control}: {one.what} {one.seen}')}")
+    return exitcodes.PROBLEM_FOUND if found else {"partial": INCOMPLETE}.get(report.verdict, 0)

@@ -18,21 +18,22 @@ from typing import Any
 from fumehood.cluster import claims, permissions, stream_accounts
 from fumehood.cluster.certificates import MEMBER_VALID, ClusterCertificates, key_pem, make_key
 from fumehood.cluster.credentials import MemberCredentials, write_private
+from fumehood.cluster.folder import FOLDER
 from fumehood.cluster.nkeys import KeyKind, SigningPair, is_public_key
 from fumehood.cluster.permissions import Permissions
 from fumehood.cluster.subjects import check_member_name
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
-from fumehood.host.folders import PrivateFolder
 from fumehood.host.locks import lock_exclusive
 
-FOLDER = PrivateFolder("a cluster", "FUMEHOOD_CLUSTER")
 _FILE = "authority.json"
 CLUSTER, SYSTEM = "FUMEHOOD", "SYS"
 _CLUSTER_DISK_BYTES = 1 << 30
 _TENANT_DISK_BYTES = 4 << 30
 """A space of runtimes reserves a quarter of it for publications."""
 _ADMINISTRATION = timedelta(minutes=5)
+# NATS compares it with the time at which a token was issued, by a clock that may have been ahead of ours.
+_FOR_EVER = 2**53
 _TENANT = "tenant-"
 _ROLES = {"worker": permissions.of_worker, "server": permissions.of_server}
 
@@ -215,6 +216,10 @@ class ClusterAuthority:
             if member.id in data["members"]:
                 known = f"there is a member {member.id} already"
                 raise UsageError(f"{known}; `hood cluster remove {member.id}` removes it")
+            others = (given["public"] for given in data["members"].values())
+            if member.public in others or any(member.public in each for each in data["revoked"].values()):
+                # Removing either would cut off both.
+                raise UsageError("the key of the NATS user is, or was, another member's: each makes its own")
             data["members"][member.id] = asdict(member)
 
     def _user_token(self, member: Member, allowed: Permissions) -> str:
@@ -244,7 +249,7 @@ class ClusterAuthority:
             member = _member(given)
             accounts = [member.account, *([SYSTEM] if member.role == "server" else [])]
             for account in accounts:
-                data["revoked"].setdefault(account, {})[member.public] = int(time.time())
+                data["revoked"].setdefault(account, {})[member.public] = _FOR_EVER
         return accounts
 
 

@@ -47,7 +47,7 @@ class MemberCredentials:
     def of_text(cls, text: str, place: str) -> MemberCredentials:
         try:
             given = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             given = None
         names = {field.name for field in fields(cls)}
         if not isinstance(given, dict) or set(cast("dict[str, object]", given)) != names:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from fumehood.audit.trail import Trail
 from fumehood.cluster.lease import now
 from fumehood.cluster.opening import WorkerOpening
-from fumehood.cluster.workspace_calls import ANSWERS
+from fumehood.cluster.workspace_calls import HANDLERS
 from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.current_carrier import CurrentCarrier
 from fumehood.remote.policies import pack_policy, unpack_policy
 from fumehood.remote.service import SandboxService
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -44,10 +45,8 @@ class HostedSandbox:
             audit=trail,
             tenant=opening.tenant,
         )
-        self.service = SandboxService(self.box, self, ANSWERS)
-        self._carrier: asyncio.Task[None] | None = None
-        self._lost_carrier: float | None = now()
-        """When the last carrier was lost, if none is in use."""
+        self.service = SandboxService(self.box, self, HANDLERS)
+        self._carrier = CurrentCarrier(self.service.conversations.link, now, lost_at=now())
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -73,31 +72,17 @@ class HostedSandbox:
         return self.service.conversations.link.received
 
     async def serve(self, carrier: MessageCarrier, received_by_server: int) -> None:
-        """Until the carrier is lost; the next one takes the place of this."""
-        await self._hang_up()
-        self._lost_carrier = None
-        task = self._carrier = asyncio.ensure_future(self.service.conversations.link.use(carrier, received_by_server))
+        """Until the carrier is lost, or another one takes its place."""
         try:
-            await asyncio.shield(asyncio.wait([task]))
-            task.result()
+            await self._carrier.use(carrier, received_by_server)
         except FrameError:
             await self.close("protocol")
             raise
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        finally:
-            if self._carrier is task:
-                self._carrier, self._lost_carrier = None, now()
 
     def is_abandoned(self, seconds: float) -> bool:
         """Whether it has been without a carrier for so long."""
-        return self._lost_carrier is not None and now() - self._lost_carrier > seconds
-
-    async def _hang_up(self) -> None:
-        if self._carrier is not None and self._carrier is not asyncio.current_task():
-            self._carrier.cancel()
-            await asyncio.gather(self._carrier, return_exceptions=True)
+        lost_at = self._carrier.lost_at
+        return lost_at is not None and now() - lost_at > seconds
 
     async def admit_call(self, call: str) -> None:
         """The server has counted and judged it."""
@@ -114,7 +99,7 @@ class HostedSandbox:
     async def close(self, reason: str) -> None:
         """Whatever happens in it; returns when nothing of it is left."""
         await self.service.close()
-        await self._hang_up()
+        await self._carrier.hang_up()
         await self._leave(EndedByWorkerError(reason))
 
     async def _leave(self, error: BaseException | None) -> None:

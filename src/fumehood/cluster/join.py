@@ -147,5 +147,5 @@ def _read_question(data: bytes) -> dict[str, str]:
     try:
         question = json.loads(data[:_MOST_BYTES])
         return {name: str(question[name]) for name in ("user", "request")}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError("the question is not valid") from None

@@ -1,7 +1,7 @@
 """The lease of a worker: an entry that it renews every second by compare-and-set, and an epoch for each beginning.
 
-Two processes with one name cannot both renew it. A process that could not renew for `FENCE_SECONDS` must have ended
-what it does under the epoch, because servers hold it for lost after `LEASE_SECONDS`.
+Two processes with one name cannot both renew it. A process that could not renew it ends what it does under the epoch
+before servers hold it for lost: `LeaseTimes` has both times.
 
 The stream acknowledges nothing: it would do so wherever a worker says, in the middle of another's messages as well.
 What it has stored it sends to the worker and to all servers.
@@ -19,19 +19,39 @@ from fumehood.cluster import subjects
 from fumehood.cluster.connection import jetstream, subscribe
 from fumehood.cluster.stream_accounts import STREAMS_API
 from fumehood.errors import LostError, SandboxError
+from fumehood.frozen import frozen
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-RENEW_SECONDS = 1.0
-FENCE_SECONDS = 12.0
-LEASE_SECONDS = 15.0
-_ANSWER_SECONDS = 2.0
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 STORED_HEADERS = (EXPECTED, "Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Last-Sequence")
 """Of an entry that the stream has stored, and sends to those who hear of it."""
 _ATTEMPTS = 5
+
+
+@frozen
+class LeaseTimes:
+    """In seconds. A leader of NATS that is lost is replaced in 4 to 8, and a lease has to last for longer."""
+
+    lease: float = 15.0
+    """A worker that was not heard for so long is lost."""
+
+    @property
+    def renew(self) -> float:
+        """How often a worker writes its entry, and a server says that it lives."""
+        return self.lease / 15
+
+    @property
+    def fence(self) -> float:
+        """After so long without a renewal a worker ends what it has: early enough for all of it to be over in time."""
+        return self.lease * 0.8
+
+    @property
+    def answer(self) -> float:
+        """How long NATS may take to store an entry, or to read one."""
+        return self.lease / 7.5
 
 
 class TakenOverError(SandboxError):
@@ -74,8 +94,8 @@ def stored_sequence(message: Msg, worker: str) -> int | None:
 
 
 class WorkerLease:
-    def __init__(self, client: Client, worker: str) -> None:
-        self._client, self._worker = client, worker
+    def __init__(self, client: Client, worker: str, times: LeaseTimes) -> None:
+        self._client, self._worker, self._times = client, worker, times
         self._process = secrets.token_hex(8)
         self._sequence = 0
         self.epoch = 0
@@ -87,7 +107,7 @@ class WorkerLease:
     @property
     def seconds_left(self) -> float:
         """Until the process must fence itself."""
-        return self._renewed + FENCE_SECONDS - now()
+        return self._renewed + self._times.fence - now()
 
     def expire(self) -> None:
         """Nothing holds under this epoch any more."""
@@ -95,9 +115,9 @@ class WorkerLease:
 
     async def listen(self) -> None:
         """Before the first epoch begins."""
-        await subscribe(self._client, subjects.stored(self._worker), self._hear, headers=STORED_HEADERS)
+        await subscribe(self._client, subjects.stored(self._worker), self._on_stored, headers=STORED_HEADERS)
 
-    async def _hear(self, message: Msg) -> None:
+    async def _on_stored(self, message: Msg) -> None:
         sequence = stored_sequence(message, self._worker)
         if sequence is not None and _number_in(message.data, self._process) == self._number:
             self._sequence = sequence
@@ -128,7 +148,7 @@ class WorkerLease:
 
         question = f"{STREAMS_API}.DIRECT.GET.{subjects.WORKERS_STREAM}.{subjects.entry(self._worker)}"
         try:
-            message = await self._client.request(question, b"", timeout=_ANSWER_SECONDS)
+            message = await self._client.request(question, b"", timeout=self._times.answer)
         except (Error, OSError) as error:
             raise LostError(f"the list of workers cannot be read: {error or type(error).__name__}") from error
         headers = message.headers or {}
@@ -150,7 +170,7 @@ class WorkerLease:
                 json.dumps(entry | own).encode(),
                 headers={EXPECTED: str(self._sequence)},
             )
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(self._times.answer):
                 await self._stored.wait()
         except TimeoutError:
             return False

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fumehood.cluster.authority import FOLDER, SYSTEM, ClusterAuthority
+from fumehood.cluster.authority import SYSTEM, ClusterAuthority
 from fumehood.cluster.certificates import key_pem, make_key
 from fumehood.cluster.credentials import write_private
+from fumehood.cluster.folder import FOLDER
 
 CONFIG = "nats.conf"
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fumehood.errors import DeniedError
 from fumehood.results import RunResult
 
 RUNS, CPU, MEMORY, EGRESS = "runs", "cpu_seconds", "memory_byte_seconds", "egress_bytes"
 """What is reported, by the names of servers' tables."""
+_FENCED = "the lease of the worker is over"
 LIMITS = ("runs", "cpu_seconds_left", "egress_bytes_left")
 
 
 class WorkerMeter:
     """A worker counts for itself: several together can go beyond a limit, each by no more than it was told is left.
 
-    Both a `RunMeter` and an `EgressMeter`; the gateway calls from a thread of its own.
+    Both a `RunMeter` and an `EgressMeter`; the gateway calls from a thread of its own. `is_fenced` says that the
+    worker's lease is over. A process that was stopped goes on in the middle of what it did, and nothing of that may
+    begin or leave before its sandboxes are closed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_fenced: Callable[[], bool]) -> None:
+        self._is_fenced = is_fenced
         self._lock = threading.Lock()
         self._left = dict.fromkeys(LIMITS, 0.0)
         self._running = 0
@@ -32,6 +36,8 @@ class WorkerMeter:
             self._left = dict(limits)
 
     def begin(self) -> None:
+        if self._is_fenced():
+            raise DeniedError(_FENCED)
         if self._running >= self._left["runs"]:
             most = self._left["runs"]
             raise DeniedError(f"the quota for runs at once is used up: {self._running} of {most:g} on this host")
@@ -49,7 +55,7 @@ class WorkerMeter:
             self._add({RUNS: 1, CPU: cpu, MEMORY: memory})
 
     def left_bytes(self) -> int:
-        return int(self._left["egress_bytes_left"])
+        return -1 if self._is_fenced() else int(self._left["egress_bytes_left"])
 
     def count(self, moved: int) -> None:
         with self._lock:
@@ -57,7 +63,7 @@ class WorkerMeter:
             self._add({EGRESS: moved})
 
     def refusal(self) -> str:
-        return "the quota for bytes of this day is used up"
+        return _FENCED if self._is_fenced() else "the quota for bytes of this day is used up"
 
     def _add(self, amounts: Mapping[str, float]) -> None:
         self._used.update(amounts)  # pyright: ignore[reportArgumentType]  # a Counter adds floats as well

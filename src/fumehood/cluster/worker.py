@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fumehood.cluster import subjects
-from fumehood.cluster.authority import FOLDER
 from fumehood.cluster.claims import account_of, read_user_token
 from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.credentials import MemberCredentials
-from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, TakenOverError, WorkerLease, now
-from fumehood.cluster.worker_service import Owner, WorkerOffer, WorkerService
+from fumehood.cluster.folder import FOLDER
+from fumehood.cluster.lease import LeaseTimes, TakenOverError, WorkerLease, now
+from fumehood.cluster.worker_service import WorkerOffer, WorkerService
 from fumehood.errors import LostError
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ _log = logging.getLogger(__name__)
 class ClusterWorker:
     service_type = WorkerService
 
-    def __init__(self, credentials: MemberCredentials, folder: Path, offer: WorkerOffer) -> None:
+    def __init__(
+        self, credentials: MemberCredentials, folder: Path, offer: WorkerOffer, times: LeaseTimes | None = None
+    ) -> None:
         """Whom it serves is in its credentials."""
         FOLDER.make(folder)
         claims = read_user_token(credentials.user, account_of(credentials.user))
         offer = replace(offer, tenants=claims.tenants)
-        self._credentials = credentials
-        self._service = self.service_type(credentials.name, folder, offer, self._open_epoch)
+        self._credentials, self._times = credentials, times or LeaseTimes()
+        self._service = self.service_type(credentials.name, folder, offer, self._open_epoch, self._times)
         self._lease: WorkerLease | None = None
-        self._heard: dict[Owner, float] = {}
-        """When each process of a server was last heard."""
         self._next_checkpoints = 0.0
         self._announce, self._stop = asyncio.Event(), asyncio.Event()
 
@@ -59,16 +59,17 @@ class ClusterWorker:
     async def run(self, drain_seconds: float, ready: Callable[[], object] = lambda: None) -> None:
         """Until `stop`, or until a server says so. `ready` is called when servers can use it."""
         client = self._service.client = await connect(self._credentials, disconnected=self._service.lose_carriers)
-        lease = self._lease = WorkerLease(client, self.name)
+        lease = self._lease = WorkerLease(client, self.name, self._times)
         tasks: list[asyncio.Task[None]] = []
         try:
             await lease.listen()
             await self._begin(client, lease)
             await subscribe(client, subjects.up(self.name, "*", "*", "*"), self._service.take)
-            await subscribe(client, subjects.beat("*"), self._hear)
-            await subscribe(client, subjects.order(self.name), self._obey)
+            await subscribe(client, subjects.beat("*"), self._on_server_alive)
+            await subscribe(client, subjects.order(self.name), self._on_order)
             await flush(client)
-            tasks = [asyncio.ensure_future(work) for work in (self._keep(client, lease), self._drain(drain_seconds))]
+            works = self._keep_lease(client, lease), self._tend(client), self._drain(drain_seconds)
+            tasks = [asyncio.ensure_future(work) for work in works]
             ready()
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -88,7 +89,7 @@ class ClusterWorker:
                 return
             except LostError as error:
                 _log.warning("%s; is a server of the cluster running?", error)
-                await self._pause()
+                await self._pause(self._times.renew)
 
     async def _drain(self, seconds: float) -> None:
         await self._stop.wait()
@@ -113,37 +114,51 @@ class ClusterWorker:
         own = {"token": self._credentials.user, "client": client.client_id}
         return own | self._service.describe()
 
-    async def _keep(self, client: Client, lease: WorkerLease) -> None:
-        """Renews the lease; ends everything, and begins a new epoch, when that was not possible in time."""
+    async def _keep_lease(self, client: Client, lease: WorkerLease) -> None:
+        """Does nothing else: a disk or a sandbox that hangs must not cost the lease, nor delay the end of it."""
         while True:
-            await self._pause()
+            left = lease.seconds_left
+            await self._pause(min(self._times.renew, left) if left > 0 else self._times.renew)
             if client.is_closed:
                 raise LostError("NATS has closed the connection for good; was this worker removed from the cluster?")
             try:
-                if lease.seconds_left <= 0:
-                    await self._fence(client, lease, "its lease could not be renewed")
-                else:
-                    await lease.renew(self._entry(client))
+                if not await self._renew(client, lease):
+                    await self._begin_anew(client, lease)
             except TakenOverError:
                 await self._service.close_all("another process has taken its place")
                 raise
             except LostError as error:
                 _log.warning("%s", error)
-            await self._service.close_abandoned(self._lost_servers())
-            await self._report(client)
 
-    async def _pause(self) -> None:
-        self._announce.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RENEW_SECONDS):
-                await self._announce.wait()
+    async def _renew(self, client: Client, lease: WorkerLease) -> bool:
+        """False if the lease is over, as soon as it is: NATS may take longer to say nothing."""
+        if (left := lease.seconds_left) <= 0:
+            return False
+        try:
+            async with asyncio.timeout(left):
+                await lease.renew(self._entry(client))
+        except TimeoutError:
+            return False
+        return True
 
-    async def _fence(self, client: Client, lease: WorkerLease, reason: str) -> None:
+    async def _begin_anew(self, client: Client, lease: WorkerLease) -> None:
         """Nothing of the old epoch is left when the new one begins."""
-        await self._service.close_all(reason)
+        await self._service.close_all("its lease could not be renewed")
         await lease.begin(self._entry(client))
 
-    async def _obey(self, message: Msg) -> None:
+    async def _pause(self, seconds: float) -> None:
+        self._announce.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._announce.wait()
+
+    async def _tend(self, client: Client) -> None:
+        while True:
+            await asyncio.sleep(self._times.renew)
+            await self._service.close_abandoned()
+            await self._report(client)
+
+    async def _on_order(self, message: Msg) -> None:
         """Of an epoch that a server holds for lost, what is here ends, too."""
         order = _read_order(message.data)
         if self._lease is not None and order.get("fence") == self._lease.epoch:
@@ -153,15 +168,9 @@ class ClusterWorker:
         if order.get("drain") is True:
             self._stop.set()
 
-    async def _hear(self, message: Msg) -> None:
+    async def _on_server_alive(self, message: Msg) -> None:
         """A server says that a process of its lives."""
-        self._heard[message.subject.rpartition(".")[2], message.data.decode("ascii", "replace")] = now()
-
-    def _lost_servers(self) -> set[Owner]:
-        lost = {owner for owner, when in self._heard.items() if now() - when > LEASE_SECONDS}
-        for owner in lost:
-            del self._heard[owner]
-        return lost
+        self._service.note_alive((message.subject.rpartition(".")[2], message.data.decode("ascii", "replace")))
 
     async def _report(self, client: Client) -> None:
         """To servers that have opened sandboxes of the tenant; kept for the next time while NATS is away."""
@@ -187,6 +196,6 @@ def _read_order(data: bytes) -> dict[str, Any]:
     """Nothing for what is not an order; JetStream's acknowledgements can be sent here, too."""
     try:
         order: object = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", order) if isinstance(order, dict) else {}

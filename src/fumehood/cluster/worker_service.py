@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from fumehood.audit.log import AuditLog
 from fumehood.audit.trail import Trail
 from fumehood.cluster import subjects
-from fumehood.cluster.authority import FOLDER
 from fumehood.cluster.carrier import SubjectCarrier
+from fumehood.cluster.folder import FOLDER
 from fumehood.cluster.hosted_sandbox import HostedSandbox
-from fumehood.cluster.lease import LEASE_SECONDS
+from fumehood.cluster.lease import LeaseTimes, now
 from fumehood.cluster.opening import unpack_opening
 from fumehood.cluster.tenant_meter import WorkerMeter
 from fumehood.errors import FumehoodError, HostUnavailableError, LostError, UsageError
@@ -59,11 +59,15 @@ class WorkerService:
 
     sandbox_type = HostedSandbox
 
-    def __init__(self, name: str, folder: Path, offer: WorkerOffer, epoch: Callable[[], int | None]) -> None:
-        self._name, self._folder, self._offer, self._epoch = name, folder, offer, epoch
+    def __init__(
+        self, name: str, folder: Path, offer: WorkerOffer, epoch: Callable[[], int | None], times: LeaseTimes
+    ) -> None:
+        self._name, self._folder, self._offer = name, folder, offer
+        self._epoch, self._times = epoch, times
         self.client: Client | None = None
         self._hosted: dict[str, HostedSandbox] = {}
-        self._opening = 0
+        self._opening: set[str] = set()
+        """Ids of those that are not open yet."""
         self._carriers: dict[str, SubjectCarrier] = {}
         """By the subject that messages come on."""
         self._meters: dict[str, WorkerMeter] = {}
@@ -71,6 +75,8 @@ class WorkerService:
         self._logs: dict[str, AuditLog] = {}
         self._owners: dict[str, list[Owner]] = {}
         """By tenant, the servers that have opened sandboxes for it; the last one comes last."""
+        self._alive: dict[Owner, float] = {}
+        """When each process of a server was last heard."""
         self._warm: OrderedDict[str, None] = OrderedDict()
         """Digests of policies that were opened lately: what they need is likely to be ready."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,7 +87,7 @@ class WorkerService:
         return {
             "version": self._offer.version,
             "slots": self._offer.slots,
-            "free": max(0, self._offer.slots - len(self._hosted) - self._opening),
+            "free": max(0, self._offer.slots - len(self._hosted) - len(self._opening)),
             "backends": list(self._offer.backends),
             "labels": dict(self._offer.labels),
             "warm": list(self._warm),
@@ -113,9 +119,14 @@ class WorkerService:
             _log.warning("%d sandboxes are closed: %s", len(self._hosted), reason)
         await self._close(list(self._hosted.values()), reason)
 
-    async def close_abandoned(self, lost: set[Owner]) -> None:
+    def note_alive(self, owner: Owner) -> None:
+        self._alive[owner] = now()
+
+    async def close_abandoned(self) -> None:
         """Those of servers that are gone, and those that no server has had a connection to for long."""
-        theirs = [each for each in self._hosted.values() if each.owner in lost or each.is_abandoned(LEASE_SECONDS)]
+        lease = self._times.lease
+        self._alive = {owner: when for owner, when in self._alive.items() if now() - when <= lease}
+        theirs = [each for each in self._hosted.values() if each.owner not in self._alive or each.is_abandoned(lease)]
         await self._close(theirs, "its server is gone")
 
     async def _close(self, hosted: list[HostedSandbox], reason: str) -> None:
@@ -177,12 +188,16 @@ class WorkerService:
 
     async def _open(self, owner: Owner, header: Header) -> HostedSandbox:
         self._check(header)
-        self._opening += 1
+        identifier = str(header.get("sandbox"))
+        if identifier in self._hosted or identifier in self._opening:
+            # In its place another server's would go on unseen, with nobody to end it.
+            raise UsageError(f"worker {self._name} has a sandbox of this id already")
+        self._opening.add(identifier)
         try:
             hosted = self._make(owner, header)
             await hosted.open()
         finally:
-            self._opening -= 1
+            self._opening.discard(identifier)
             self._one_less.set()
         self._hosted[hosted.id] = hosted
         self._remember_warm(hosted.box.policy.digest)
@@ -206,17 +221,21 @@ class WorkerService:
             raise HostUnavailableError(f"worker {self._name} is about to end")
         if self._offer.tenants and name not in self._offer.tenants:
             raise HostUnavailableError(f"worker {self._name} is not for tenant {name}")
-        if len(self._hosted) + self._opening >= self._offer.slots:
+        if len(self._hosted) + len(self._opening) >= self._offer.slots:
             raise HostUnavailableError(f"worker {self._name} is full: {self._offer.slots} sandboxes")
 
     def _make(self, owner: Owner, header: Header) -> HostedSandbox:
         name = str(header["tenant"]["name"])
-        folder, meter = self._folder_of(name), self._meters.setdefault(name, WorkerMeter())
+        self.note_alive(owner)  # it may end before it says so again
+        folder, meter = self._folder_of(name), self._meters.setdefault(name, WorkerMeter(self._is_fenced))
         opening = unpack_opening(header, folder, meter)
         meter.set_limits(opening.limits)
         log = self._logs[name] = AuditLog.at(folder / "audit")
         self._owners[name] = [*(each for each in self._owners.get(name, ()) if each != owner), owner][-_MOST_OWNERS:]
         return self.sandbox_type(opening, owner, Trail(log, opening.principal, name), self._forget)
+
+    def _is_fenced(self) -> bool:
+        return self._epoch() is None
 
     def _folder_of(self, tenant: str) -> Path:
         if (known := self._folders.get(tenant)) is not None and known.is_dir():
@@ -235,7 +254,7 @@ class WorkerService:
 
     async def _send_opened(self, hosted: HostedSandbox, carrier: SubjectCarrier) -> None:
         try:
-            await carrier.send(frames.encode({"opened": hosted.answer(LEASE_SECONDS)}))
+            await carrier.send(frames.encode({"opened": hosted.answer(self._times.lease)}))
         except CarrierLostError:
             await hosted.close("the server has gone while it was opened")
             raise

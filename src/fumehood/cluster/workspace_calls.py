@@ -5,9 +5,10 @@ Clients of a server cannot make them: what leaves a sandbox for a client is judg
 
 from __future__ import annotations
 
-from fumehood.remote.answers.files import pass_through
-from fumehood.remote.answers.parts import Answers, Parts, text
-from fumehood.remote.conversations import ConversationMessage, RemoteConversation
+from fumehood.remote.assembly import ConversationMessage
+from fumehood.remote.conversations import RemoteConversation
+from fumehood.remote.handlers.files import pass_through
+from fumehood.remote.handlers.parts import Handlers, Parts, text
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 CONVERSE, RESTORE = "workspace", "workspace.restore"
@@ -36,4 +37,4 @@ async def end_programs(parts: Parts, conversation: RemoteConversation, message: 
     await conversation.send({"sessions": 0})
 
 
-ANSWERS: Answers = {CONVERSE: converse, RESTORE: restore, CHECK_REST: check_rest, END_PROGRAMS: end_programs}
+HANDLERS: Handlers = {CONVERSE: converse, RESTORE: restore, CHECK_REST: check_rest, END_PROGRAMS: end_programs}

@@ -40,7 +40,7 @@ class InstallTask:
 @dataclass(frozen=True, slots=True)
 class InstallReport:
     code: int
-    said: str
+    output: str
     """Its standard error."""
     limit: str = ""
     """Which limit ended it, in a sentence."""
@@ -186,31 +186,31 @@ def explain(report: InstallReport) -> FumehoodError:
     """uv's words, by who has to act on them."""
     if report.limit:
         return StepFailedError(_STEP, report.limit.rstrip("."), remedy="Install fewer packages at once.")
-    said = report.said
-    reason = reason_of(said) or f"uv ended with code {report.code} and said nothing"
+    output = report.output
+    reason = reason_of(output) or f"uv ended with code {report.code} and printed nothing"
     # First: to uv, what was refused may look as if it did not exist.
     if report.refused:
         return DeniedError(
             f"{_STEP}: {reason} The installer may go to its index and to the hosts that the index's pages name, and "
             f"was refused: {', '.join(report.refused)}. Use an index that keeps its files in these places."
         )
-    if "no usable wheels" in said or "building from source is disabled" in said:
+    if "no usable wheels" in output or "building from source is disabled" in output:
         return DeniedError(
             f"{_STEP}: {reason} Only wheels are installed, because building from source runs the package's code; "
             "choose another release or package."
         )
-    if "network was disabled" in said:
+    if "network was disabled" in output:
         return StepFailedError(_STEP, reason.rstrip("."), remedy="Unset UV_OFFLINE.")
-    if any(words in said for words in ("No solution found", "Failed to parse", "Couldn't parse")):
+    if any(words in output for words in ("No solution found", "Failed to parse", "Couldn't parse")):
         return UsageError(
             f"{_STEP}: {reason} Check the packages: --with, packages=[...], or environment of the policy."
         )
-    if "Hash mismatch" in said:
+    if "Hash mismatch" in output:
         return DeniedError(
             f"{_STEP}: {reason} The index has something else than what environment.requirements pins: find out which "
             "is right before you change the hash."
         )
-    if "require-hashes" in said or "Hash-checking is required" in said:
+    if "require-hashes" in output or "Hash-checking is required" in output:
         return UsageError(
             f"{_STEP}: {reason} With hashes, environment.requirements must list every package, dependencies included, "
             "pinned with == and with its hash."
@@ -218,10 +218,10 @@ def explain(report: InstallReport) -> FumehoodError:
     return StepFailedError(_STEP, reason.rstrip("."), remedy="Check that this machine reaches its index and has space.")
 
 
-def reason_of(said: str) -> str:
+def reason_of(output: str) -> str:
     """uv's reason for a failure, without the progress before it and the hints after it, in one line."""
-    start = _REASON_START.search(said)
-    error = said[start.end() :] if start else said[-1000:]
+    start = _REASON_START.search(output)
+    error = output[start.end() :] if start else output[-1000:]
     chain = _REASON_NEXT.sub(": ", error.split("\n\nhint:")[0].replace("│", " "))
     words = " ".join(chain.split()).removeprefix(_NO_SOLUTION).removeprefix("Because ")
     words = words.replace(", we can conclude that your requirements are unsatisfiable", "")

@@ -11,6 +11,7 @@ import pwd
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from fumehood.errors import StepFailedError, UsageError
@@ -88,11 +89,13 @@ def _find(command: str) -> str:
 def _check_tools() -> None:
     if os.geteuid() == 0:
         return
-    own = pwd.getpwuid(os.geteuid()).pw_name
+    own = {str(os.geteuid())}
+    with suppress(KeyError):  # a user without an account, as in many containers
+        own.add(pwd.getpwuid(os.geteuid()).pw_name)
     ranges = Path("/etc/subuid")
     lines = ranges.read_text(encoding="utf-8").splitlines() if ranges.is_file() else []
     names = {line.partition(":")[0] for line in lines}
-    if shutil.which("newuidmap") is None or not names & {own, str(os.geteuid())}:
+    if shutil.which("newuidmap") is None or not names & own:
         raise UsageError(f"{_STEP}: this user cannot. {_MAP_IDS}")
 
 

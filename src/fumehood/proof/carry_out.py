@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
+import anyio
+
 from fumehood.backends.selection import select_backend
-from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
 from fumehood.proof.host_facts import describe_host
 from fumehood.proof.laboratory import Laboratory, open_laboratory
 from fumehood.proof.report import ControlEntry, ProofReport
-from fumehood.proof.trial import ALWAYS, BrokenError, NotTestedError, Observation, Result, Trial
+from fumehood.proof.trial import ALWAYS, BrokenError, DoesNotApplyError, NotTestedError, Observation, Result, Trial
 from fumehood.proof.trials import trials_of
+
+# Long enough for a virtual machine on a busy host.
+_MOST_SECONDS = 300
 
 
 async def prove(policy: Policy, *, progress: Callable[[Observation], None] = lambda _: None) -> ProofReport:
@@ -24,7 +28,7 @@ async def prove(policy: Policy, *, progress: Callable[[Observation], None] = lam
         partial = {entry.control for entry in entries if entry.partial}
         observations: list[Observation] = []
         for trial in trials_of(entry.control for entry in entries):
-            observations.append(await _carry_out(trial, lab, partial))
+            observations.append(await carry_out(trial, lab, partial))
             progress(observations[-1])
         first = await lab.run("print(1)")
         return ProofReport(
@@ -38,7 +42,7 @@ async def prove(policy: Policy, *, progress: Callable[[Observation], None] = lam
         )
 
 
-async def _carry_out(trial: Trial, lab: Laboratory, partial: Collection[str]) -> Observation:
+async def carry_out(trial: Trial, lab: Laboratory, partial: Collection[str]) -> Observation:
     started = time.monotonic()
     result, seen = await _observe(trial, lab)
     if result == "broken" and trial.kind == "attack" and trial.control in partial:
@@ -51,11 +55,15 @@ async def _carry_out(trial: Trial, lab: Laboratory, partial: Collection[str]) ->
 
 async def _observe(trial: Trial, lab: Laboratory) -> tuple[Result, str]:
     try:
-        return "held", await trial.carry_out(lab)
+        with anyio.fail_after(_MOST_SECONDS):
+            return "held", await trial.carry_out(lab)
     except BrokenError as error:
         return "broken", str(error)
     except NotTestedError as error:
         return "not tested", str(error)
-    except FumehoodError as error:
-        # A trial that could not be carried out has shown nothing.
+    except DoesNotApplyError as error:
+        return "does not apply", str(error)
+    except TimeoutError:
+        return "broken", f"it did not come to an end within {_MOST_SECONDS} s"
+    except Exception as error:  # a trial that could not be carried out has shown nothing, whatever went wrong
         return "not tested", f"{type(error).__name__}: {error}"

@@ -18,13 +18,17 @@ def to_junit(report: ProofReport) -> str:
     suite.extend(cases)
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    suite.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
     suite.set("timestamp", report.made_at.removesuffix("Z"))
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
 def _case_of(one: Observation) -> ElementTree.Element:
     failure = f"{one.result}: {one.seen}" if one.result in ("broken", "not tested") else ""
-    return _case(one.control, f"{one.kind}: {one.what}", one.seconds, failure)
+    case = _case(one.control, f"{one.kind}: {one.what}", one.seconds, failure)
+    if one.result == "does not apply":
+        ElementTree.SubElement(case, "skipped", message=neutralise(one.seen))
+    return case
 
 
 def _case(control: str, name: str, seconds: float, failure: str) -> ElementTree.Element:

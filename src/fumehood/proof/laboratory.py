@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from fumehood.audit.log import AuditLog
+from fumehood.backends.selection import select_backend
 from fumehood.policy import Policy
 from fumehood.proof.program import Program
-from fumehood.proof.trial import NotTestedError
+from fumehood.proof.trial import DoesNotApplyError, NotTestedError
 from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.request import RunOptions
+from fumehood.snapshots import Snapshot
+from fumehood.snapshots.store import VARIABLE as STORE_VARIABLE
 
 # A program that takes longer than this has not shown anything.
 _SHORTEST_SECONDS = 2.0
@@ -42,10 +45,12 @@ class Laboratory:
         return await attempts(self.box, code, **facts)
 
     @asynccontextmanager
-    async def sandbox(self, changes: Mapping[str, Any] | None = None) -> AsyncIterator[AsyncSandbox]:
+    async def sandbox(
+        self, changes: Mapping[str, Any] | None = None, *, snapshot: Snapshot | None = None, keep_tmp: bool = False
+    ) -> AsyncIterator[AsyncSandbox]:
         """Another one, with a copy of the policy that differs in `changes`."""
         policy = self.policy.override(changes) if changes else self.policy
-        async with AsyncSandbox(policy, audit=self.log) as box:
+        async with AsyncSandbox(policy, audit=self.log, snapshot=snapshot, keep_tmp=keep_tmp) as box:
             yield box
 
     @contextmanager
@@ -71,28 +76,52 @@ class Laboratory:
                 process.kill()
 
 
-async def attempts(box: AsyncSandbox, code: str, **facts: object) -> dict[str, str]:
+def require_native(lab: Laboratory) -> None:
+    """For trials of a layer that only the native backend has."""
+    backend = select_backend(lab.policy).name
+    if backend != "native":
+        raise DoesNotApplyError(f"the layers of {backend} are not the native backend's")
+
+
+def require_time(box: AsyncSandbox) -> None:
+    """A program that the clock ends has shown nothing, on a busy host sooner than elsewhere."""
     if box.policy.resources.timeout < _SHORTEST_SECONDS:
         raise NotTestedError(f"programs of the trials may need {_SHORTEST_SECONDS:.0f} s, and the policy gives less")
+
+
+async def attempts(box: AsyncSandbox, code: str, **facts: object) -> dict[str, str]:
+    require_time(box)
     program = Program(code, **facts)
     return program.tried(await box.run(program.source))
 
 
 @asynccontextmanager
 async def open_laboratory(policy: Policy) -> AsyncIterator[Laboratory]:
-    """With an audit log of its own, so that what trials do to it does not touch the user's."""
+    """With an audit log and snapshots of its own, so that what trials do to them does not touch the user's."""
     with tempfile.TemporaryDirectory(prefix="hood-prove-") as name:
         folder = Path(name)
-        os.environ[CANARY_VARIABLE] = "of the host"
-        try:
-            with closing(AuditLog.at(folder / "audit")) as log:
-                async with AsyncSandbox(policy, audit=log) as box:
-                    yield Laboratory(policy, box, log, folder)
-        finally:
-            os.environ.pop(CANARY_VARIABLE, None)
+        own = {CANARY_VARIABLE: "of the host", STORE_VARIABLE: str(folder / "sandboxes")}
+        with variables(own), closing(AuditLog.at(folder / "audit")) as log:
+            async with AsyncSandbox(policy, audit=log) as box:
+                yield Laboratory(policy, box, log, folder)
 
 
 CANARY_VARIABLE = "HOOD_PROVE_CANARY"
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Of this process, until the block ends."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 class HostListener:

@@ -47,7 +47,30 @@ def write(path):
     with open(path, "xb") as file:
         return file.write(b"hood prove")
 """
+# The needle is turned around byte by byte, or a program would find its own source.
+SEARCH_MEMORY = """
+table = bytes(byte ^ 0xFF for byte in range(256))
+
+def holds(data):
+    return turned in data.translate(table)
+
+def in_memory():
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for line in maps:
+            start, end = (int(edge, 16) for edge in line.split()[0].split("-"))
+            if "r" in line.split()[1] and "[v" not in line:
+                memory.seek(start)
+                if holds(memory.read(end - start)):
+                    return True
+    return False
+
+"""
 REFUSED, GOT = "refused: ", "got: "
+
+
+def turned_around(needle: bytes) -> dict[str, bytes]:
+    """What `SEARCH_MEMORY` looks for, as a fact of its program."""
+    return {"turned": bytes(byte ^ 0xFF for byte in needle)}
 
 
 class Program:

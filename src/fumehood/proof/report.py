@@ -6,20 +6,20 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from fumehood.audit.events import AuditEvent
 from fumehood.audit.keys import SigningKey, is_signed
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.proof.host_facts import ProofHost
-from fumehood.proof.trial import Kind, Observation
+from fumehood.proof.trial import Kind, Observation, Result
 
 FORMAT = 1
 _PURPOSE = b"fumehood proof report 1\n"
 _MOST_BYTES = 4 << 20
 
-Verdict = Literal["held", "broken", "incomplete"]
+Verdict = Literal["held", "partial", "broken", "incomplete"]
 
 
 class ControlEntry(BaseModel):
@@ -49,22 +49,38 @@ class ProofReport(BaseModel):
 
     @property
     def verdict(self) -> Verdict:
-        if any(one.result == "broken" for one in self.observations):
+        if self.with_result("broken"):
             return "broken"
-        return "incomplete" if self.gaps() else "held"
+        if self.gaps():
+            return "incomplete"
+        return "partial" if self.with_result("partial") else "held"
 
     def gaps(self) -> list[str]:
-        """Controls that lack an attack or a use that was carried out: what was not tested is not proved."""
+        """What was not tested is not proved: trials that could not be carried out, and controls without an attack or
+        a use that was."""
         kinds: tuple[Kind, ...] = ("attack", "use")
-        return [
+        missing = [
             f"{entry.control}: {kind} not carried out"
             for entry in self.controls
             for kind in kinds
-            if not any(one.result in ("held", "partial") for one in self._of(entry.control, kind))
+            if not any(one.result in ("held", "partial") for one in self.of(entry.control, kind))
         ]
+        untested = self.with_result("not tested")
+        return missing + [f"{one.control}: {one.what} It could not be tried: {one.seen}" for one in untested]
 
-    def _of(self, control: str, kind: Kind) -> list[Observation]:
+    def with_result(self, result: Result) -> list[Observation]:
+        return [one for one in self.observations if one.result == result]
+
+    def of(self, control: str, kind: Kind) -> list[Observation]:
         return [one for one in self.observations if (one.control, one.kind) == (control, kind)]
+
+    def result_of(self, control: str) -> Result:
+        """The worst of its trials; `not tested` also without an attack or a use."""
+        worst: tuple[Result, ...] = ("broken", "not tested", "partial")
+        for result in worst:
+            if any(one.control == control for one in self.with_result(result)):
+                return result
+        return "not tested" if any(gap.startswith(f"{control}: ") for gap in self.gaps()) else "held"
 
     def partial_controls(self) -> list[str]:
         return [entry.control for entry in self.controls if entry.partial]
@@ -112,7 +128,7 @@ def read_report(path: Path) -> ProofReport:
         # Of a key that occurs twice, another reader may show the other value.
         fields: object = json.loads(data, object_pairs_hook=_without_repeats)
         return ProofReport.model_validate(fields)
-    except (ValueError, ValidationError) as error:
+    except (ValueError, RecursionError) as error:
         first = str(error).splitlines()[0]
         raise UsageError(f"{path} is not a proof report, as `hood prove` writes it: {first}") from error
 

@@ -60,6 +60,8 @@ _EVIDENCE: Mapping[str, tuple[str, ...]] = {
     "resources": _CAPACITY,
     "runs": (*_RUNTIME, *_LEAKAGE),
     "end": _RUNTIME,
+    "results": (*_RUNTIME, *_LOGS),
+    "snapshots": (*_ACCESS, *_CAPACITY),
     "audit": _LOGS,
 }
 

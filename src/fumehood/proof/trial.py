@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from fumehood.proof.laboratory import Laboratory
 
 Kind = Literal["attack", "use"]
-Result = Literal["held", "partial", "broken", "not tested"]
+Result = Literal["held", "partial", "broken", "not tested", "does not apply"]
 # What holds for every sandbox and is no line of the enforcement report.
 ALWAYS: Mapping[str, str] = {
     "runs": "each run has processes, memory and temporary files of its own",
     "end": "a run ends with everything it has started",
+    "results": "answers over a socket that programs never have; two streams of bytes; displays written anew",
+    "snapshots": "workspaces and archives as lists of checked entries, charged before they are kept",
     "audit": "signed hash chain, written before results are returned",
 }
 
@@ -25,7 +27,11 @@ class BrokenError(Exception):
 
 
 class NotTestedError(Exception):
-    """The trial could not be carried out: why."""
+    """The trial could not be carried out: why. The policy is then not proved."""
+
+
+class DoesNotApplyError(Exception):
+    """What the trial attacks is not part of this policy, or of this backend by its design: why."""
 
 
 @frozen

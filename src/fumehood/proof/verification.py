@@ -20,13 +20,18 @@ def objections(
         return
     yield from _missing(report)
     yield from report.gaps()
-    for one in report.observations:
-        if one.result == "broken":
-            yield f"{one.control}: {one.what} {one.seen}"
-    if policy is not None and policy.digest != report.policy_digest:
+    for one in report.with_result("broken"):
+        yield f"{one.control}: {one.what} {one.seen}"
+    if policy is not None and report.policy_digest not in _digests(policy, report):
         yield f"it is about another policy: {report.policy_digest}, and this one is {policy.digest}"
     if host is not None:
         yield from _differences(report.host, host)
+
+
+def _digests(policy: Policy, report: ProofReport) -> set[str]:
+    """Of a policy that leaves the backend open, also with the one that was chosen for the proof by `--backend`."""
+    chosen = policy.override({"backend": report.host.backend}) if policy.backend == "auto" else policy
+    return {policy.digest, chosen.digest}
 
 
 def _missing(report: ProofReport) -> Iterator[str]:

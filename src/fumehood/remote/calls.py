@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 
 import anyio
 
@@ -12,7 +12,8 @@ from fumehood.backends.outcome import LOST_EXIT_CODE
 from fumehood.errors import LostError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.guest.contract.frames import Header
-from fumehood.remote.conversations import ConversationMessage, Conversations, RemoteConversation
+from fumehood.remote.assembly import ConversationMessage
+from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import unpack_failure
 from fumehood.remote.feed import send_input
 from fumehood.remote.link import LinkClosedError
@@ -47,11 +48,11 @@ async def begin(
                 await conversation.wait_until_gone()
 
 
-@asynccontextmanager
-async def call(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[RemoteConversation]:
+def call(
+    conversations: Conversations, header: Header, body: bytes = b""
+) -> AbstractAsyncContextManager[RemoteConversation]:
     """Likewise, with nothing to say but the question."""
-    async with begin(conversations, header, body, is_last=True) as conversation:
-        yield conversation
+    return begin(conversations, header, body, is_last=True)
 
 
 async def next_answer(conversation: RemoteConversation) -> ConversationMessage | None:
@@ -86,17 +87,22 @@ async def run(conversations: Conversations, do: Header, code: str | bytes | None
         return await _wait_for_result(conversation)
 
 
-@asynccontextmanager
-async def _asked_to_run(
+def _asked_to_run(
     conversations: Conversations, do: Header, code: str | bytes | None, options: RunOptions
-) -> AsyncIterator[RemoteConversation]:
+) -> AbstractAsyncContextManager[RemoteConversation]:
     """The conversation of a run, to which its input follows if that is a descriptor."""
     request, body = pack_request(code, options)
     stdin = options.get("stdin")
-    async with begin(conversations, do | request, body, is_last=not isinstance(stdin, int)) as conversation:
-        if not isinstance(stdin, int):
-            yield conversation
-            return
+    if not isinstance(stdin, int):
+        return call(conversations, do | request, body)
+    return _fed(conversations, do | request, body, stdin)
+
+
+@asynccontextmanager
+async def _fed(
+    conversations: Conversations, header: Header, body: bytes, stdin: int
+) -> AsyncIterator[RemoteConversation]:
+    async with begin(conversations, header, body) as conversation:
         feeding = asyncio.ensure_future(send_input(conversation, stdin))
         try:
             yield conversation

@@ -42,22 +42,22 @@ class Opened:
 
 
 class SandboxConnection:
-    """`place` is the server's URL, and `wishes` describe the sandbox.
+    """`place` is the server's URL, and `requested` describes the sandbox.
 
-    `progress` gets a line for each step of a long opening. `prepare` is called before it, and adds to the wishes.
+    `progress` gets a line for each step of a long opening. `prepare` is called before it, and adds to that.
     """
 
     def __init__(
         self,
         place: str,
         dial: Dial,
-        wishes: Header,
+        requested: Header,
         progress: Callable[[str], None] | None = None,
         prepare: Callable[[], Awaitable[Header]] | None = None,
     ) -> None:
-        self.place, self._dial, self._wishes, self._progress = place, dial, wishes, progress
+        self.place, self._dial, self._requested, self._progress = place, dial, requested, progress
         self._prepare = prepare
-        self.conversations = Conversations(_refuse, is_client=True)
+        self._conversations: Conversations | None = None
         self._opened: Opened | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -66,16 +66,23 @@ class SandboxConnection:
         assert self._opened is not None
         return self._opened
 
-    def beside(self, wishes: Header) -> SandboxConnection:
+    @property
+    def conversations(self) -> Conversations:
+        """Of the sandbox that was opened last; made when they are used."""
+        if self._conversations is None:
+            self._conversations = Conversations(_refuse, is_client=True)
+        return self._conversations
+
+    def beside(self, requested: Header) -> SandboxConnection:
         """One to another sandbox of the same server."""
-        return SandboxConnection(self.place, self._dial, wishes, self._progress)
+        return SandboxConnection(self.place, self._dial, requested, self._progress)
 
     async def open(self) -> None:
         carrier: MessageCarrier | None = None
         try:
             more = {} if self._prepare is None else await self._prepare()
             carrier = await self._dial()
-            answer = await self._greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._wishes, **more})
+            answer = await self._greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._requested, **more})
             self._opened = _unpack_opened(answer)
         except (CarrierLostError, FrameError) as error:
             if carrier is not None:
@@ -85,7 +92,7 @@ class SandboxConnection:
             if carrier is not None:
                 await asyncio.shield(carrier.close())
             raise
-        self.conversations = Conversations(_refuse, is_client=True)
+        self._conversations = None
         self._task = asyncio.ensure_future(self._keep(carrier))
 
     async def close(self, *, is_failing: bool = False) -> None:

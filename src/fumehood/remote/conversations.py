@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
-from fumehood.errors import QuotaError
 from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.remote.assembly import ConversationMessage, Limits, MessageAssembly, ReceivedMessage
 from fumehood.remote.link import Link, LinkClosedError
-from fumehood.remote.memory import LinkMemory, MemoryAccount
+from fumehood.remote.memory import MemoryAccount
 
 WINDOW_BYTES = 256 * 1024
 _PART_BYTES = 60 * 1024
@@ -22,42 +21,13 @@ _PART_BYTES = 60 * 1024
 _MESSAGE_BYTES = 512
 
 
-class ConversationMessage(NamedTuple):
-    header: Header
-    body: bytes = b""
-
-
-class Limits(NamedTuple):
-    """What one end lets the other take of its memory."""
-
-    conversations: int = 256
-    message_bytes: int = 64 * 1024 * 1024
-    assembled_bytes: int = 96 * 1024 * 1024
-    """All messages together that came in parts, until they are done with; for more the other end has to wait."""
-    header_bytes: int = 4 * 1024 * 1024
-    """All headers together, likewise. What is parsed takes many times its text."""
-
-
-class _Received(NamedTuple):
-    """A message that waits to be received."""
-
-    message: ConversationMessage
-    body_bytes: int
-    """Of the window, which it takes until it is received."""
-    part_bytes: int
-    header_bytes: int
-    memory_bytes: int
-    refusal: QuotaError | None = None
-    """In place of a message that there was no room for."""
-
-
 class RemoteConversation:
     """One end of it. One task sends and one receives at a time."""
 
     def __init__(self, conversations: Conversations, number: int) -> None:
         self._all, self.number = conversations, number
-        self._inbox: deque[_Received] = deque()
-        self._in_use: _Received | None = None
+        self._inbox: deque[ReceivedMessage] = deque()
+        self._in_use: ReceivedMessage | None = None
         """The message that was received last, which its receiver may still hold."""
         self._news = asyncio.Event()
         self._credit = asyncio.Event()
@@ -107,7 +77,7 @@ class RemoteConversation:
             await self._news.wait()
         self._let_go()
         received = self._in_use = self._inbox.popleft()
-        self._owe(received.body_bytes + _MESSAGE_BYTES)
+        self._owe(received.window_bytes + _MESSAGE_BYTES)
         if received.refusal is not None:
             raise received.refusal
         return received.message
@@ -115,14 +85,14 @@ class RemoteConversation:
     def _let_go(self) -> None:
         done, self._in_use = self._in_use, None
         if done is not None:
-            self._all.release(done.part_bytes, done.header_bytes, done.memory_bytes)
+            self._all.assembly.release(done)
 
     def stop_counting(self) -> None:
         """It is over. What was not received yet can be, and is gone with its receiver."""
         self._let_go()
         for waiting in self._inbox:
-            self._all.release(waiting.part_bytes, waiting.header_bytes, waiting.memory_bytes)
-        self._inbox = deque(each._replace(part_bytes=0, header_bytes=0, memory_bytes=0) for each in self._inbox)
+            self._all.assembly.release(waiting)
+        self._inbox = deque(each.without_cost() for each in self._inbox)
 
     def end(self) -> None:
         """There is nothing more to say from this end."""
@@ -189,7 +159,7 @@ class RemoteConversation:
             raise FrameError("more than the window of a conversation lets in")
         self._allowance -= size + _MESSAGE_BYTES
 
-    def add(self, received: _Received) -> None:
+    def add(self, received: ReceivedMessage) -> None:
         self._inbox.append(received)
         self._news.set()
 
@@ -247,15 +217,7 @@ class Conversations:
         self._open: dict[int, RemoteConversation] = {}
         self._greeted: set[int] = set()
         """Those of the other end whose first message has come."""
-        self._parts: dict[int, bytearray] = {}
-        self._unfinished = 0
-        """Bytes of messages whose last part has not come yet."""
-        self._held, self._held_headers = 0, 0
-        self._memory = LinkMemory(account)
-        self._refused: dict[int, QuotaError] = {}
-        """Why there is no room for a message whose last part has not come yet; its parts are not kept."""
-        self._owed: deque[tuple[RemoteConversation, int]] = deque()
-        """Parts whose room in the window is given back when less is held."""
+        self.assembly = MessageAssembly(self._limits, account)
 
     async def begin(self, header: Header, body: bytes = b"", *, is_last: bool = False) -> RemoteConversation:
         """A new conversation, with its first message."""
@@ -275,20 +237,8 @@ class Conversations:
     def drop(self, conversation: RemoteConversation) -> None:
         self._open.pop(conversation.number, None)
         self._greeted.discard(conversation.number)
-        unfinished = len(self._parts.pop(conversation.number, b""))
-        self._unfinished -= unfinished
-        self._refused.pop(conversation.number, None)
         conversation.stop_counting()
-        self.release(unfinished, 0, unfinished)
-
-    def release(self, part_bytes: int, header_bytes: int, memory_bytes: int) -> None:
-        """So much is not held any more; others may go on."""
-        self._memory.give(memory_bytes)
-        self._held -= part_bytes
-        self._held_headers -= header_bytes
-        while self._owed and self._held <= self._limits.assembled_bytes:
-            conversation, size = self._owed.popleft()
-            conversation.give_back(size)
+        self.assembly.drop(conversation.number)
 
     def lose(self, error: BaseException) -> None:
         """The other end is gone for good."""
@@ -296,11 +246,7 @@ class Conversations:
         for conversation in list(self._open.values()):
             conversation.be_gone(error)
         self._open.clear()
-        self._parts.clear()
-        self._owed.clear()
-        self._refused.clear()
-        self._memory.give_all()
-        self._unfinished = self._held = self._held_headers = 0
+        self.assembly.clear()
 
     def _take(self, header: Header, body: bytes, header_bytes: int) -> None:
         number = header.get("c")
@@ -314,7 +260,8 @@ class Conversations:
         if conversation.is_abandoned:
             return
         if "part" in header:
-            self._keep_part(conversation, body)
+            conversation.charge(len(body))
+            self.assembly.add_part(conversation, body)
         elif "say" in header:
             self._complete(conversation, header["say"], body, header_bytes)
             if "end" in header:
@@ -348,53 +295,14 @@ class Conversations:
         conversation = self._open[number] = RemoteConversation(self, number)
         return conversation
 
-    def _keep_part(self, conversation: RemoteConversation, body: bytes) -> None:
-        conversation.charge(len(body))
-        if conversation.number in self._refused or not self._has_room(conversation, len(body)):
-            conversation.give_back(len(body))
-            return
-        parts = self._parts.setdefault(conversation.number, bytearray())
-        self._unfinished += len(body)
-        if len(parts) + len(body) > self._limits.message_bytes or self._unfinished > self._limits.assembled_bytes:
-            raise FrameError("a message that is larger than the protocol allows")
-        parts += body
-        self._held += len(body)
-        if self._held <= self._limits.assembled_bytes:
-            conversation.give_back(len(body))
-        else:
-            self._owed.append((conversation, len(body)))
-
-    def _has_room(self, conversation: RemoteConversation, size: int) -> bool:
-        """Without room, what there is of the message is dropped: its sender may go on, and is told at its end."""
-        refusal = self._memory.take(size)
-        if refusal is None:
-            return True
-        unfinished = len(self._parts.pop(conversation.number, b""))
-        self._unfinished -= unfinished
-        self.release(unfinished, 0, unfinished)
-        self._refused[conversation.number] = refusal
-        return False
-
     def _complete(self, conversation: RemoteConversation, header: object, body: bytes, header_bytes: int) -> None:
         if not isinstance(header, dict):
             raise FrameError("a message without a header")
-        conversation.charge(window_bytes := len(body))
-        self._held_headers += header_bytes
-        if self._held_headers > self._limits.header_bytes:
-            raise FrameError("headers that are larger together than the protocol allows")
-        if conversation.number not in self._refused:
-            self._has_room(conversation, len(body))
-        refusal = self._refused.pop(conversation.number, None)
-        if refusal is not None:
-            header, body = {}, b""
-        parts = self._parts.pop(conversation.number, bytearray())
-        self._unfinished -= len(parts)
-        size = len(parts) + len(body)
-        is_new = conversation.number % 2 != self._parity and conversation.number not in self._greeted
-        message = ConversationMessage(header, bytes(parts) + body)  # pyright: ignore[reportUnknownArgumentType] - keys are text
-        conversation.add(_Received(message, window_bytes, len(parts), header_bytes, size, refusal))
-        if is_new:
-            self._greeted.add(conversation.number)
+        conversation.charge(len(body))
+        number = conversation.number
+        conversation.add(self.assembly.complete(number, header, body, header_bytes))  # pyright: ignore[reportUnknownArgumentType] - keys are text
+        if number % 2 != self._parity and number not in self._greeted:
+            self._greeted.add(number)
             self._begun(conversation)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import cast
 
 from fumehood import errors
 from fumehood.errors import FumehoodError, SandboxError
@@ -29,11 +30,18 @@ def _known_kind(kind: type[BaseException]) -> str:
     return next(each.__name__ for each in kind.__mro__ if each.__name__ in _KINDS)
 
 
-def unpack_failure(header: Header) -> FumehoodError:
+def unpack_failure(header: object) -> FumehoodError:
+    """Of whatever the other end says that it is."""
+    given = cast("Header", header) if isinstance(header, dict) else {}
+    details: object = given.get("details")
+    return _failure(given, cast("Header", details) if isinstance(details, dict) else {})
+
+
+def _failure(header: Header, details: Header) -> FumehoodError:
     kind = _KINDS.get(str(header.get("kind")), SandboxError)
     error = kind.__new__(kind)
     Exception.__init__(error, str(header.get("text", _UNKNOWN)))
-    for name, value in dict(header.get("details") or {}).items():
+    for name, value in details.items():
         # Names of ours alone: a server that is not what it should be changes nothing else of an exception.
         if name.isidentifier() and not name.startswith("_") and not hasattr(Exception, name):
             setattr(error, name, value)

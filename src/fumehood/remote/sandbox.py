@@ -49,20 +49,24 @@ class RemoteSandbox:
         self._keeps_tmp = keep_tmp
         self._is_open = False
         self.policy = deny_all()
-        self.files = self._make_files()
+        self._files: AsyncFiles | None = None
         self._watches: list[AsyncWatch] = []
         self._ports: list[RemoteExposedPort] = []
 
-    def _make_files(self) -> AsyncFiles:
-        artifacts = ArtifactTracker(self.policy, self._converse)
-        return AsyncFiles(self.policy, self._converse, SandboxAudit(), artifacts, keeps_tmp=self._keeps_tmp)
+    @property
+    def files(self) -> AsyncFiles:
+        """Made when it is used: of the sandboxes that a server has at its workers, few have their files looked at."""
+        if self._files is None:
+            artifacts = ArtifactTracker(self.policy, self._converse)
+            self._files = AsyncFiles(self.policy, self._converse, SandboxAudit(), artifacts, keeps_tmp=self._keeps_tmp)
+        return self._files
 
     async def __aenter__(self) -> Self:
         if self._is_open:
             raise UsageError("this sandbox is open already; make another one for a second place")
         await self._connection.open()
         self.policy = self._connection.opened.policy
-        self.files = self._make_files()
+        self._files = None
         self._is_open = True
         return self
 

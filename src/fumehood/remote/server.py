@@ -105,10 +105,10 @@ class Server:
         """The tenant, the name and the scopes of the key. Blocks."""
         return self._requests.call("GET", "whoami")
 
-    def _sandbox(self, wishes: Header, options: SandboxOptions, mounts: Sequence[Mount] = ()) -> RemoteSandbox:
+    def _sandbox(self, requested: Header, options: SandboxOptions, mounts: Sequence[Mount] = ()) -> RemoteSandbox:
         packages, snapshot = options.get("packages", ()), options.get("snapshot")
         add_packages(deny_all(), packages)  # which says what is wrong with them
-        wishes |= {
+        requested |= {
             "packages": list(packages),
             "snapshot": snapshot.id if isinstance(snapshot, Snapshot) else snapshot,
             "times": self._times,
@@ -116,7 +116,7 @@ class Server:
             **{name: bool(options.get(name)) for name in ("session", "learn", "gated", "keep_tmp")},
         }
         prepare = partial(self._send_mounts, mounts) if mounts else None
-        connection = SandboxConnection(self.url, self._dial, wishes, options.get("progress"), prepare)
+        connection = SandboxConnection(self.url, self._dial, requested, options.get("progress"), prepare)
         return RemoteSandbox(connection, keep_tmp=options.get("keep_tmp", False))
 
     async def _send_mounts(self, mounts: Sequence[Mount]) -> Header:

@@ -12,17 +12,17 @@ import time
 
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.guest.contract.frames import FrameError
-from fumehood.remote.answers import background, files, ports, sandbox, sessions, snapshots
-from fumehood.remote.answers.parts import Answers, Parts, SandboxOwner
 from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import pack_failure
+from fumehood.remote.handlers import background, files, ports, sandbox, sessions, snapshots
+from fumehood.remote.handlers.parts import Handlers, Parts, SandboxOwner
 from fumehood.remote.link import LinkClosedError
 from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _PARTS = (sandbox, background, sessions, files, snapshots, ports)
-ANSWERS = {name: answer for part in _PARTS for name, answer in part.ANSWERS.items()}
+HANDLERS = {name: handler for part in _PARTS for name, handler in part.HANDLERS.items()}
 """Every call that there is."""
 _log = logging.getLogger(__name__)
 
@@ -30,18 +30,18 @@ _log = logging.getLogger(__name__)
 class SandboxService:
     """Serves one open sandbox to one client. The sandbox may itself be elsewhere: on a worker of a cluster.
 
-    `own_answers` are calls that this client may make besides those of every client; `account` bounds what messages of
-    several clients hold together.
+    `own_handlers` are for calls that this client may make besides those of every client; `account` bounds what messages
+    of several clients hold together.
     """
 
     def __init__(
         self,
         box: AsyncSandbox | RemoteSandbox,
         owner: SandboxOwner,
-        own_answers: Answers | None = None,
+        own_handlers: Handlers | None = None,
         account: MemoryAccount | None = None,
     ) -> None:
-        self._answers = ANSWERS | (own_answers or {})
+        self._handlers = HANDLERS | (own_handlers or {})
         self.conversations = Conversations(self._begun, is_client=False, account=account)
         self._owner, self._parts = owner, Parts(box, owner, self._close_for_client)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,11 +98,11 @@ class SandboxService:
         message = await conversation.receive()
         if message is None:
             return
-        answer = self._answers.get(str(message.header.get("do")))
-        if answer is None:
+        handler = self._handlers.get(str(message.header.get("do")))
+        if handler is None:
             raise UsageError(f"the server does not know {message.header.get('do')!r}; is it older than the client?")
         await self._owner.admit_call(str(message.header["do"]))
-        await answer(self._parts, conversation, message)
+        await handler(self._parts, conversation, message)
 
 
 async def _end(tasks: set[asyncio.Task[None]]) -> None:

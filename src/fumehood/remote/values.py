@@ -16,19 +16,23 @@ if TYPE_CHECKING:
     from fumehood.snapshots import Snapshot
 
 _BYTES = "bytes"
-_DIRECT = (
-    *(
-        "exit_code",
-        "truncated",
-        "duration_ms",
-        "cpu_ms",
-        "peak_memory_bytes",
-        "run_id",
-        "policy_digest",
-        "image_digest",
-    ),
-    *("signal", "detail", "restarted"),
-)
+_KINDS_OF: dict[str, Any] = {
+    "exit_code": int,
+    "truncated": bool,
+    "duration_ms": int | float,
+    "cpu_ms": int | float,
+    "peak_memory_bytes": int,
+    "run_id": str,
+    "policy_digest": str,
+    "image_digest": str | None,
+    "signal": str | None,
+    "detail": str,
+    "restarted": bool,
+}
+_DIRECT = tuple(_KINDS_OF)
+_COUNTS = ("duration_ms", "cpu_ms", "peak_memory_bytes")
+# What every table and sum takes; NaN is not between them.
+_LEAST, _MOST = -(2**53), 2**53
 
 
 class _Body:
@@ -82,8 +86,17 @@ def _result(header: Header, body: bytes) -> RunResult:
         artifacts=tuple(Artifact(**each) for each in header["artifacts"]),
         denials=tuple(Denial(**each) for each in header["denials"]),
         compilation=_result(compilation, body) if compilation else None,
-        **{name: header[name] for name in _DIRECT},
+        **{name: _direct(name, header[name]) for name in _DIRECT},
     )
+
+
+def _direct(name: str, value: Any) -> Any:
+    """Others add numbers up and show texts: what is neither would fail there, or make a sum useless."""
+    if not isinstance(value, _KINDS_OF[name]) or (isinstance(value, int | float) and not _LEAST <= value <= _MOST):
+        raise ValueError(f"{name} is not what it should be")
+    if name in _COUNTS and value < 0:
+        raise ValueError(f"{name} is below zero")
+    return value
 
 
 def pack_display(display: Display) -> tuple[Header, bytes]:

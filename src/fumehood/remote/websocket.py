@@ -37,25 +37,24 @@ def _detail(body: bytes) -> str:
 
 
 class ClientWebSocket:
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
+    """`closed` is the library's exception for a connection that is over: importing it for each message takes longer
+    than the rest.
+    """
+
+    def __init__(self, socket: ClientConnection, closed: type[Exception]) -> None:
+        self._socket, self._closed = socket, closed
 
     async def send(self, data: bytes) -> None:
-        from websockets.exceptions import ConnectionClosed
-
         try:
             await self._socket.send(data)
-        except ConnectionClosed as error:
+        except self._closed as error:
             raise CarrierLostError(str(error)) from error
 
     async def receive(self) -> bytes:
-        from websockets.exceptions import ConnectionClosed
-
         try:
-            data = await self._socket.recv(decode=False)
-        except ConnectionClosed as error:
+            return await self._socket.recv(decode=False)
+        except self._closed as error:
             raise CarrierLostError(str(error)) from error
-        return data
 
     async def close(self) -> None:
         await self._socket.close()
@@ -65,7 +64,7 @@ async def dial(url: str, key: str, context: ssl.SSLContext | None) -> ClientWebS
     """CarrierLostError if the server cannot be reached now, HandshakeError if it does not want this client."""
     try:
         from websockets.asyncio.client import connect
-        from websockets.exceptions import InvalidHandshake, InvalidStatus
+        from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
     except ModuleNotFoundError as error:
         raise UsageError("sandboxes at a server need websockets: pip install 'fumehood[remote]'") from error
 
@@ -87,4 +86,4 @@ async def dial(url: str, key: str, context: ssl.SSLContext | None) -> ClientWebS
         raise HandshakeError(error.response.status_code, bytes(error.response.body or b"")) from error
     except (OSError, TimeoutError, InvalidHandshake) as error:
         raise CarrierLostError(f"{url} cannot be reached: {error}") from error
-    return ClientWebSocket(socket)
+    return ClientWebSocket(socket, ConnectionClosed)

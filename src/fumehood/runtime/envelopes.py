@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -30,6 +31,7 @@ from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.messages import Payload
 
 _VERSION = 3
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FAILURES: dict[str, type[FumehoodError]] = {
     "failed": AgentFailedError,
     "audit": AuditError,
@@ -100,7 +102,7 @@ class Envelope:
             }:
                 try:
                     return cls(
-                        message_id=message_id,
+                        message_id=_identifier(message_id),
                         payload=Payload(name, body),
                         sender=None if sender is None else AgentId.parse(sender),
                         to=AgentId.parse(to),
@@ -156,11 +158,11 @@ class ReplyEnvelope:
         fields, body = _read(data)
         match fields:
             case {"id": str(message_id), "by": str(by), "name": None, "failure": None}:
-                return cls(message_id, _agent(by))
+                return cls(_identifier(message_id), _agent(by))
             case {"id": str(message_id), "by": str(by), "name": str(name), "failure": None}:
-                return cls(message_id, _agent(by), Payload(name, body))
+                return cls(_identifier(message_id), _agent(by), Payload(name, body))
             case {"id": str(message_id), "by": str(by), "failure": [str(kind), str(text)]}:
-                return cls(message_id, _agent(by), failure=ReplyFailure(kind, text))
+                return cls(_identifier(message_id), _agent(by), failure=ReplyFailure(kind, text))
             case _:
                 raise MessageError("an answer is not valid: fields are missing or have another type")
 
@@ -168,6 +170,13 @@ class ReplyEnvelope:
 def chain_link(message_id: str, agent: AgentId) -> str:
     """The name of one handler at work: a publication has the same id for each of its recipients."""
     return f"{message_id} {agent}"
+
+
+def _identifier(text: str) -> str:
+    """It becomes a level of a subject, a key, and a word in records."""
+    if not _ID.fullmatch(text):
+        raise MessageError("an envelope is not valid: its id is made of at most 64 letters, digits, _ and -")
+    return text
 
 
 def _texts(values: object) -> tuple[str, ...]:

@@ -359,7 +359,7 @@ def open_named(
 
 def sandboxed_installer(audit: AuditChoice = None, tenant: Tenant = LOCAL) -> InstallRunner:
     """The installer of a store of environments: it runs in a sandbox of its own, which is recorded like any other."""
-    from fumehood.sandbox.packages import SandboxedInstaller
+    from fumehood.sandbox.sandboxed_installer import SandboxedInstaller
 
     return SandboxedInstaller(lambda policy: AsyncSandbox(policy, audit=audit, tenant=tenant.installer()))
 

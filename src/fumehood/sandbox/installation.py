@@ -12,7 +12,6 @@ from typing import Protocol
 
 import anyio.to_thread
 
-from fumehood.backends.package_commands import YOUR_INDEX, rule_for
 from fumehood.environments import EnvironmentSpec
 from fumehood.environments.installer import find_uv, reason_of
 from fumehood.environments.sources import Site, find_sources
@@ -22,7 +21,7 @@ from fumehood.policy import Policy
 from fumehood.policy.arguments import add_packages
 from fumehood.policy.sections import Environment
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox.packages import Place, follow
+from fumehood.sandbox.sandboxed_installer import InstallSandbox, run_installer
 
 _STEP = "installing packages"
 _INSTEAD = "or name the packages when the sandbox opens: packages=[...]"
@@ -47,7 +46,7 @@ class Installation:
     """The installer's own words."""
 
 
-class OpenPlace(Place, Protocol):
+class OpenTarget(InstallSandbox, Protocol):
     """A sandbox that is open, and its policy."""
 
     @property
@@ -55,7 +54,7 @@ class OpenPlace(Place, Protocol):
 
 
 async def install(
-    box: OpenPlace,
+    box: OpenTarget,
     packages: Sequence[str],
     *,
     is_open: bool,
@@ -67,12 +66,12 @@ async def install(
     asked = add_packages(Policy(), packages, "install").environment.packages
     if not is_open:
         raise await anyio.to_thread.run_sync(_closed, box.policy.environment)
-    sdists = ["--only-binary", ":none:" if allow_sdists else ":all:"]
-    result, said = await follow(box, ["pip", "install", *sdists, *asked], {"NO_COLOR": "1"}, progress or _ignore)
+    argv = ["pip", "install", "--only-binary", ":none:" if allow_sdists else ":all:", *asked]
+    result, output = await run_installer(box, argv, {"NO_COLOR": "1"}, progress or _ignore)
     if not result.ok:
-        raise _explained(result, said)
-    pip_added = [name for line in _PIP_ADDED.findall(said) for name in line.split()]
-    return Installation((*_ADDED.findall(said), *map(_with_version, pip_added)), (*_REMOVED.findall(said),), said)
+        raise _explained(result, output)
+    pip_added = [name for line in _PIP_ADDED.findall(output) for name in line.split()]
+    return Installation((*_ADDED.findall(output), *map(_with_version, pip_added)), (*_REMOVED.findall(output),), output)
 
 
 def _ignore(line: str) -> None:
@@ -86,8 +85,7 @@ def _with_version(text: str) -> str:
 
 
 def _closed(section: Environment) -> DeniedError:
-    rules = [rule_for(site.url) for site in _sites(section)]
-    what = " and ".join(rules) or YOUR_INDEX
+    what = " and ".join(map(_rule, _sites(section))) or "a rule for the host of your package index"
     return DeniedError(
         f"{_STEP}: the network of this sandbox is closed; add {what} to network.allow of its policy, {_INSTEAD}"
     )
@@ -103,9 +101,15 @@ def _sites(section: Environment) -> list[Site]:
     return [source.place for source in found if isinstance(source.place, Site)]
 
 
-def _explained(result: RunResult, said: str) -> FumehoodError:
+def _rule(site: Site) -> str:
+    """The rule that opens an index, as a policy has it."""
+    plain = "" if site.is_secure else ", protocol: http"
+    return f"{{host: {site.host}, ports: [{site.port}]{plain}}}"
+
+
+def _explained(result: RunResult, output: str) -> FumehoodError:
     """The installer's words, by who has to act on them."""
-    reason = reason_of(said) if "error: " in said else " ".join(_PIP_REASON.findall(said)) or reason_of(said)
+    reason = reason_of(output) if "error: " in output else " ".join(_PIP_REASON.findall(output)) or reason_of(output)
     if result.denials:
         refused = "; ".join(map(str, result.denials))
         return DeniedError(f"{_STEP}: {reason} The policy refused: {refused}, {_INSTEAD}.".replace("  ", " "))
@@ -114,11 +118,11 @@ def _explained(result: RunResult, said: str) -> FumehoodError:
         return StepFailedError(_STEP, (result.detail or result.cause).rstrip("."), remedy=remedy)
     if result.exit_code == _NOT_FOUND:
         return DeniedError(f"{_STEP}: there is no pip in this sandbox; use an image that has one, {_INSTEAD}")
-    if "no usable wheels" in said or "building from source is disabled" in said:
+    if "no usable wheels" in output or "building from source is disabled" in output:
         return DeniedError(
             f"{_STEP}: {reason} Only wheels are installed, unless you say install(..., allow_sdists=True): building "
             "from source runs the package's code, in this sandbox."
         )
-    if any(words in said for words in _UNKNOWN_PACKAGE):
+    if any(words in output for words in _UNKNOWN_PACKAGE):
         return UsageError(f"{_STEP}: {reason}")
     return StepFailedError(_STEP, reason.rstrip(".") or f"pip ended with code {result.exit_code}", remedy=result.detail)

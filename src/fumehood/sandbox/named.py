@@ -25,9 +25,9 @@ from fumehood.sandbox.audit.snapshots import (
     store_trail,
 )
 from fumehood.sandbox.files.workspace_copy import check_room
-from fumehood.sandbox.snapshots import created, described, make_room, new_record, snapshot_record
+from fumehood.sandbox.workspace_state import created
 from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, SnapshotStore
-from fumehood.snapshots.garbage import Collected, collect
+from fumehood.snapshots.garbage import Collected, collect, make_room
 from fumehood.snapshots.manifest import SnapshotEntry
 from fumehood.snapshots.records import SnapshotRecord, checked_name
 from fumehood.snapshots.store import StoreWriter
@@ -98,7 +98,7 @@ class NamedSandboxes:
             manifest = fill(writer)
             check_room(manifest, policy)
             writer.commit(manifest)
-            record = new_record(name, manifest, policy)
+            record = NamedSandbox.new(name, manifest, policy)
             self.store.create(record)
         self._record(created(record, source))
         return record
@@ -110,7 +110,7 @@ class NamedSandboxes:
         with self._new_names(copies), self.store.writing():
             original = self.store.find(name)
             manifest, policy = self.store.manifest(original.snapshot), original.read_policy()
-            records = [new_record(copy, manifest, policy) for copy in copies]
+            records = [NamedSandbox.new(copy, manifest, policy) for copy in copies]
             for record in records:
                 self.store.create(record)
         self._record(*(created(record, f"sandbox {name}") for record in records))
@@ -122,8 +122,8 @@ class NamedSandboxes:
             checked_name(snapshot_name)
         with self.store.writing():
             manifest = self.store.manifest(self.store.find(name).snapshot)
-            self.store.record_snapshot(snapshot_record(manifest, snapshot_name, name))
-        made = described(manifest, snapshot_name)
+            self.store.record_snapshot(SnapshotRecord.of(manifest, snapshot_name, name))
+        made = Snapshot.of(manifest, snapshot_name)
         self._record(SnapshotMade(made.id, snapshot_name, made.files, made.size_bytes, 0))
         return made
 

@@ -36,8 +36,9 @@ class RunReport:
         """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
         if not self._core.policy.filesystem.outputs or not self._lists_artifacts():
             return result
-        collection = await self._artifacts.collect()
-        await self._core.audit.artifacts(result.run_id, collection.artifacts, collection.problem)
+        audit = self._core.audit
+        collection = await self._artifacts.collect(with_pictures=audit.keeps_output)
+        await audit.artifacts(result.run_id, collection.artifacts, collection.problem, collection.pictures)
         if collection.problem is None or not result.ok:
             return replace(result, artifacts=collection.artifacts)
         return replace(result, status=Status.RESOURCE_EXCEEDED, cause=Cause.OUTPUT, detail=collection.problem)

@@ -1,6 +1,6 @@
-"""What a sandbox saves: its snapshots and forks, and the name under which its state is kept.
+"""The `WorkspaceState` of a sandbox, made when it is needed.
 
-Most sandboxes save nothing, so the store of snapshots is imported once it is needed.
+Most sandboxes save nothing and begin with nothing: for them the store of snapshots is not even imported.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from fumehood.tenant import Tenant
 
 if TYPE_CHECKING:
     from fumehood.policy import Policy
-    from fumehood.sandbox.snapshots import KeptSandbox, WorkspaceState
+    from fumehood.sandbox.workspace_state import KeptSandbox, WorkspaceState
     from fumehood.snapshots import Snapshot
 
 
 class SavedState:
-    """The workspace's state on disk, if there is any: what it began with, and where it is saved."""
+    """Has a `WorkspaceState` if the sandbox begins with one, or once something is saved; else it does nothing."""
 
     def __init__(self, core: KeptSandbox, begin: Snapshot | str | None) -> None:
         self._core = core
@@ -66,7 +66,7 @@ class SavedState:
 
 
 def _begin_with(tenant: Tenant, begin: Snapshot | str | None) -> WorkspaceState:
-    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.sandbox.workspace_state import WorkspaceState
 
     return WorkspaceState(tenant, begin)
 
@@ -75,7 +75,7 @@ def find_named(
     tenant: Tenant, name: str, policy: Policy | None, *, create: bool, wait: bool, once: bool
 ) -> tuple[Policy, WorkspaceState]:
     """The policy to open a named sandbox of this tenant's with, and its state; see `AsyncSandbox.open`."""
-    from fumehood.sandbox.snapshots import PolicyUse, WorkspaceState, policy_of
+    from fumehood.sandbox.workspace_state import PolicyUse, WorkspaceState, policy_of
 
     use = PolicyUse.OWN if policy is None else PolicyUse.ONCE if once else PolicyUse.FROM_NOW_ON
     found = policy_of(tenant, name, policy, create=create)

@@ -78,6 +78,7 @@ class AsyncSession:
             taken = await record(run.execution)
             run.audit.stdout(taken.stdout)
             run.audit.stderr(taken.stderr)
+            run.audit.display(*taken.displays)
         return await self._conclude(taken, run)
 
     @options_of_runs()

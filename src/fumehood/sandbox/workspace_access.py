@@ -34,7 +34,9 @@ class WorkspaceAccess:
     def check_rest(self, what: str) -> int:
         """UsageError if a program is running; else how many sessions have a process."""
         if self._runs.are_under_way:
-            raise UsageError(f"{what} needs a workspace that no program is writing to; wait for the runs under way")
+            raise UsageError(
+                f"{what} needs a workspace that no program is writing to; wait for the runs under way, or end them"
+            )
         self._core.check_open()
         return self._core.open_sessions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import cast
 
 from fastapi import APIRouter, FastAPI
@@ -11,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
@@ -33,7 +34,7 @@ from fumehood.server.api import (
     workers,
 )
 from fumehood.server.api.admission import Admission, RequestCheck
-from fumehood.server.api.answers import IdempotentAnswers
+from fumehood.server.api.idempotency import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
 from fumehood.server.channel import SandboxChannel
 from fumehood.server.lifetime import ServerState, open_server
@@ -102,15 +103,21 @@ def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,  # pyright: ignore[reportArgumentType]  # of the kind that Starlette takes
     )
-    below = APIRouter(prefix="/v1")
-    for part in _PARTS:
-        below.include_router(part.router)
-    app.include_router(below)
+    app.router.routes += _routes()
     app.router.routes.append(WebSocketRoute("/v1/channel", _channel))
     for kind in (FumehoodError, StorageError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_problem)  # pyright: ignore[reportArgumentType]  # of any request
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     return app
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """The same for all servers of a process: making them takes most of the time in which one starts."""
+    below = APIRouter(prefix="/v1", default_response_class=PlainJson)
+    for part in _PARTS:
+        below.include_router(part.router)
+    return [*below.routes]
 
 
 def _mount_console(app: FastAPI, server: ServerState) -> None:

@@ -28,7 +28,7 @@ from fumehood.server.sandboxes.errors import NoSuchSandboxError, SandboxClosedEr
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
 from fumehood.server.sandboxes.opening import Times
 from fumehood.server.sandboxes.registry import SandboxRegistry
-from fumehood.server.sandboxes.wishes import StoreFinder, read_opening
+from fumehood.server.sandboxes.requested_opening import StoreFinder, read_opening
 from fumehood.server.storage.database import Database, StorageError
 
 _FIRST_MESSAGE_SECONDS = 10
@@ -116,17 +116,17 @@ class SandboxChannel:
 
     async def _begin(self, principal: Principal, carrier: AcceptedWebSocket) -> tuple[OpenSandbox, int]:
         async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
-            wishes = await receive_greeting(carrier)
-        if wishes.get("protocol") != PROTOCOL:
-            raise UsageError(f"the server speaks protocol {PROTOCOL}, not {wishes.get('protocol')!r}")
-        if wishes.get("do") == "attach":
-            return await self._attach(principal, carrier, wishes)
-        return await self._open(principal, carrier, wishes), 0
+            requested = await receive_greeting(carrier)
+        if requested.get("protocol") != PROTOCOL:
+            raise UsageError(f"the server speaks protocol {PROTOCOL}, not {requested.get('protocol')!r}")
+        if requested.get("do") == "attach":
+            return await self._attach(principal, carrier, requested)
+        return await self._open(principal, carrier, requested), 0
 
-    async def _open(self, principal: Principal, carrier: AcceptedWebSocket, wishes: Header) -> OpenSandbox:
+    async def _open(self, principal: Principal, carrier: AcceptedWebSocket, requested: Header) -> OpenSandbox:
         """A client that hangs up meanwhile gets no sandbox, and does not wait for one that is in use."""
         with _Progress(carrier) as progress:
-            opened, token = await _unless_lost(carrier, self._opened(principal, wishes, progress))
+            opened, token = await _unless_lost(carrier, self._opened(principal, requested, progress))
             await progress.finish()
         answer = {
             "sandbox": opened.id,
@@ -142,19 +142,19 @@ class SandboxChannel:
             raise
         return opened
 
-    async def _opened(self, principal: Principal, wishes: Header, progress: _Progress) -> tuple[OpenSandbox, str]:
-        if "fork" in wishes:
-            return await self._registry.open_fork(principal, str(wishes["fork"]), self._trail_of(principal))
-        opening = await read_opening(self._database, principal, wishes, self._longest, progress.show, self._stores)
+    async def _opened(self, principal: Principal, requested: Header, progress: _Progress) -> tuple[OpenSandbox, str]:
+        if "fork" in requested:
+            return await self._registry.open_fork(principal, str(requested["fork"]), self._trail_of(principal))
+        opening = await read_opening(self._database, principal, requested, self._longest, progress.show, self._stores)
         return await self._registry.open(principal, opening, self._trail_of(principal))
 
     async def _attach(
-        self, principal: Principal, carrier: AcceptedWebSocket, wishes: Header
+        self, principal: Principal, carrier: AcceptedWebSocket, requested: Header
     ) -> tuple[OpenSandbox, int]:
         """For the key that opened it alone. A wrong token is the same as a sandbox that never was."""
-        opened = await self._registry.find(principal.tenant, str(wishes.get("sandbox")))
-        received = wishes.get("received")
-        holder = opened.tokens.holder(str(wishes.get("token")))
+        opened = await self._registry.find(principal.tenant, str(requested.get("sandbox")))
+        received = requested.get("received")
+        holder = opened.tokens.holder(str(requested.get("token")))
         if opened.principal.name != principal.name or holder != principal.name:
             raise NoSuchSandboxError
         if type(received) is not int:

@@ -15,9 +15,9 @@ from fumehood import __version__
 from fumehood.frozen import frozen
 from fumehood.sandbox.named import NamedSandboxes
 from fumehood.server import events, instances
-from fumehood.server.api.answers import forget_answers
 from fumehood.server.api.archives import ArchiveTransfers
 from fumehood.server.api.background import BackgroundRuns
+from fumehood.server.api.idempotency import forget_answers
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
 from fumehood.server.connections import TenantConnections
@@ -26,8 +26,6 @@ from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
-from fumehood.server.instance_locks import InstanceLocks
-from fumehood.server.lost_servers import LostServers
 from fumehood.server.sandboxes.placement import LocalPlacement, Placement
 from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import SandboxRegistry
@@ -88,11 +86,11 @@ async def open_server(
         database = open_database(settings.database_url)
         stack.push_async_callback(database.close)
         await database.prepare()
-        instance, locks = instances.new_instance(), InstanceLocks(settings.folder)
+        instance, locks = instances.new_instance(), instances.InstanceLocks(settings.folder)
         stack.enter_context(locks.held(instance))
         await instances.register_instance(database, instance)
         await chains.own().write(events.ServerStarted(instance, __version__))
-        others = LostServers(database, chains, locks, instance, is_shared=is_shared(settings.database_url))
+        others = instances.LostServers(database, chains, locks, instance, is_shared=is_shared(settings.database_url))
         await others.settle()
         mounts = SentMounts(settings.folder, instance, settings.limits.mounts_of_tenant)
         await asyncio.to_thread(mounts.remove_left, locks.names())
@@ -108,28 +106,29 @@ async def open_server(
         authenticator = Authenticator(database, settings.oidc)
         stack.push_async_callback(authenticator.close)
         connections = TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant)
+        registry = SandboxRegistry(
+            *(database, instance, tenancy, placement, requests, connections.memory_of, mounts),
+            strict=settings.strict,
+            tracing=tracing,
+        )
         server = ServerState(
-            settings,
-            database,
-            authenticator,
-            SandboxRegistry(
-                *(database, instance, tenancy, placement, requests, connections.memory_of, mounts),
-                strict=settings.strict,
-                tracing=tracing,
-            ),
-            tenancy,
-            chains,
-            sealing,
-            requests,
-            connections,
-            BackgroundRuns(),
-            ArchiveTransfers(),
-            Metrics(),
-            shipping,
-            tracing,
-            asyncio.Event(),
-            [],
-            fleet,
+            settings=settings,
+            database=database,
+            authenticator=authenticator,
+            registry=registry,
+            tenancy=tenancy,
+            chains=chains,
+            sealing=sealing,
+            requests=requests,
+            connections=connections,
+            background=BackgroundRuns(),
+            archives=ArchiveTransfers(),
+            metrics=Metrics(),
+            shipping=shipping,
+            tracing=tracing,
+            drain=asyncio.Event(),
+            before_end=[],
+            fleet=fleet,
         )
         stack.push_async_callback(_end, server, instance)
         for work in (_keep_alive(server, instance, others, fail), _keep_counts(server)):
@@ -174,7 +173,9 @@ async def _stop(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _keep_alive(server: ServerState, instance: str, others: LostServers, fail: Callable[[str], None]) -> None:
+async def _keep_alive(
+    server: ServerState, instance: str, others: instances.LostServers, fail: Callable[[str], None]
+) -> None:
     """A database that is away for a while is no reason to end: others look at the same one."""
     beats = 0
     while True:

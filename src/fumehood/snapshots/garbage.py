@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from fumehood.errors import DamagedSnapshotError
 from fumehood.host import locks
 from fumehood.snapshots.limits import DAY_SECONDS
-from fumehood.snapshots.records import NamedSandbox, SnapshotRecord
-from fumehood.snapshots.store import SnapshotStore, now
+from fumehood.snapshots.records import NamedSandbox, SnapshotRecord, now
+from fumehood.snapshots.store import SnapshotStore
+
+# Which part of the room is taken when little is left.
+_FULL = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,13 @@ def collect(store: SnapshotStore) -> Collected:
         return replace(_remove_unneeded(store), sandboxes=sandboxes, snapshots=snapshots)
 
 
-def collect_if_idle(store: SnapshotStore) -> None:
-    """Contents alone, and only if no other process writes: a caller that wants to save waits for none of them.
+def make_room(store: SnapshotStore) -> None:
+    """Before something is written, if little room is left: removes contents alone, and only if no other process writes.
 
-    What is too old stays: to remove it is for who asks for that, and is recorded.
+    A caller that wants to save waits for no other. What is too old stays: `collect` removes that, and records it.
     """
+    if store.size_bytes() <= store.limits.size_bytes * _FULL:
+        return
     if lock := locks.try_exclusive(store.root / "lock"):
         with closing(lock):
             _remove_unneeded(store)

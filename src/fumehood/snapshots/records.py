@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
+from fumehood.snapshots.manifest import SnapshotManifest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _RULE = "a name has 1 to 63 of a-z, 0-9, '.', '_' and '-', and begins with a letter or a digit"
@@ -19,6 +22,11 @@ def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot be the name of a sandbox or snapshot: {_RULE}")
     return name
+
+
+def now() -> float:
+    """Seconds since 1970."""
+    return round(time.time(), 3)
 
 
 class _Record(BaseModel):
@@ -39,6 +47,28 @@ class NamedSandbox(_Record):
     """When its state was last read or written; seconds since 1970."""
     files: int
     size_bytes: int
+
+    @classmethod
+    def new(cls, name: str, manifest: SnapshotManifest, policy: Policy) -> Self:
+        return cls(
+            name=checked_name(name),
+            snapshot=manifest.id,
+            policy=policy.meaning.decode("ascii"),
+            policy_digest=policy.digest,
+            policy_name=policy.name,
+            created=now(),
+            used=now(),
+            files=len(manifest.files),
+            size_bytes=manifest.size_bytes,
+        )
+
+    def with_state(self, manifest: SnapshotManifest) -> Self:
+        state = {"snapshot": manifest.id, "files": len(manifest.files), "size_bytes": manifest.size_bytes}
+        return self.model_copy(update={**state, "used": now()})
+
+    def with_policy(self, policy: Policy) -> Self:
+        meaning = policy.meaning.decode("ascii")
+        return self.model_copy(update={"policy": meaning, "policy_digest": policy.digest, "policy_name": policy.name})
 
     def read_policy(self) -> Policy:
         policy = Policy.of_meaning(self.policy, self.policy_name)
@@ -61,6 +91,17 @@ class SnapshotRecord(_Record):
     files: int
     size_bytes: int
 
+    @classmethod
+    def of(cls, manifest: SnapshotManifest, name: str | None, sandbox: str | None) -> Self:
+        return cls(
+            snapshot=manifest.id,
+            name=name,
+            sandbox=sandbox,
+            created=now(),
+            files=len(manifest.files),
+            size_bytes=manifest.size_bytes,
+        )
+
     @property
     def key(self) -> str:
         return self.name or self.snapshot
@@ -79,3 +120,9 @@ class Snapshot:
     """What it added to the store; everything else was there already."""
     skipped: tuple[str, ...] = ()
     """What cannot be in a snapshot: pipes, sockets and devices."""
+
+    @classmethod
+    def of(
+        cls, manifest: SnapshotManifest, name: str | None, new_bytes: int = 0, skipped: tuple[str, ...] = ()
+    ) -> Self:
+        return cls(manifest.id, name, len(manifest.files), manifest.size_bytes, new_bytes, skipped)

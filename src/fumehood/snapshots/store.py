@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
@@ -272,7 +271,3 @@ def _read(kind: type[Record], path: Path) -> Record:
         return kind.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise DamagedSnapshotError(path.name, f"its record {path} cannot be read: {error}") from error
-
-
-def now() -> float:
-    return round(time.time(), 3)

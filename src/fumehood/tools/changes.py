@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from fumehood.characters import neutralise
+from fumehood.characters import one_line
 from fumehood.errors import UsageError
 from fumehood.guest.contract.limits import MOST_CHANGES
 from fumehood.sandbox.files.entries import ChangeKind
 from fumehood.tools.result import LongText, ToolOutput
-from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
+from fumehood.tools.tool import MOST_WAIT_SECONDS, Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from fumehood.sandbox.files.entries import FileChange
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from fumehood.sandbox.interface import AnySandbox
 
 MOST_FOLDERS = 4
-_MOST_WAIT_SECONDS = 60
 _MOST_SHOWN = 200
 
 
 class ChangedFilesArguments(Arguments):
     path: Annotated[str, Field(description="A folder, with all that is below it; the workspace by default.")] = ""
     wait: Annotated[
-        float, Field(ge=0, le=_MOST_WAIT_SECONDS, description="Seconds to wait for a change; returns sooner if any.")
+        float, Field(ge=0, le=MOST_WAIT_SECONDS, description="Seconds to wait for a change; returns sooner if any.")
     ] = 0
 
 
@@ -44,7 +43,7 @@ class _Watches:
 
     async def look(self, context: ToolContext, given: ChangedFilesArguments) -> ToolOutput:
         watches = self._watches.setdefault(context.sandbox, {})
-        watch, name = watches.get(given.path), _shown(given.path) or "the workspace"
+        watch, name = watches.get(given.path), one_line(given.path) or "the workspace"
         if watch is None or watch.is_closed:
             await _make_room(watches)
             watch = context.sandbox.watch(given.path)
@@ -80,13 +79,8 @@ def _lines(changes: list[FileChange]) -> list[str]:
 
 
 def _line(change: FileChange) -> str:
-    source = f" (was {_shown(change.old_path)})" if change.old_path else ""
-    return f"{change.kind} {_shown(change.path)}{source}"
-
-
-def _shown(path: str) -> str:
-    """On one line, whatever a program has called it."""
-    return neutralise(path).replace("\n", "\\n")
+    source = f" (was {one_line(change.old_path)})" if change.old_path else ""
+    return f"{change.kind} {one_line(change.path)}{source}"
 
 
 def change_tools() -> tuple[Tool, ...]:

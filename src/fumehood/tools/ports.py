@@ -13,18 +13,16 @@ from pydantic import Field
 
 from fumehood.policy import Policy
 from fumehood.tools.result import ToolOutput, ToolStatus
-from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
+from fumehood.tools.tool import MOST_WAIT_SECONDS, Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from fumehood.sandbox.interface import AnyExposedPort, AnySandbox
-
-_MOST_WAIT_SECONDS = 60
 
 
 class ExposePortArguments(Arguments):
     port: Annotated[int, Field(ge=1, le=65535, description="The port at which the server in the sandbox listens.")]
     wait: Annotated[
-        float, Field(ge=0, le=_MOST_WAIT_SECONDS, description="Seconds to wait until a program listens there.")
+        float, Field(ge=0, le=MOST_WAIT_SECONDS, description="Seconds to wait until a program listens there.")
     ] = 10
 
 

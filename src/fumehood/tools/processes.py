@@ -18,7 +18,7 @@ from fumehood.errors import UsageError
 from fumehood.results import RunResult
 from fumehood.tools.result import LongText, TextPart, ToolOutput, describe_run
 from fumehood.tools.runs import SHELL, about_shell
-from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
+from fumehood.tools.tool import MOST_WAIT_SECONDS, Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
@@ -27,11 +27,10 @@ MOST_PROCESSES = 8
 _TERMINAL = (120, 40)
 # What follows the first output so soon belongs to it.
 _BURST_SECONDS = 0.1
-_MOST_WAIT_SECONDS = 60
 
 ProcessNumber = Annotated[int, Field(ge=1, description="The number that start_process gave.")]
 Wait = Annotated[
-    float, Field(ge=0, le=_MOST_WAIT_SECONDS, description="Seconds to wait for output; returns sooner if there is any.")
+    float, Field(ge=0, le=MOST_WAIT_SECONDS, description="Seconds to wait for output; returns sooner if there is any.")
 ]
 
 

@@ -19,6 +19,9 @@ from fumehood.results import Display, RunResult
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools.result import ToolOutput
 
+MOST_WAIT_SECONDS = 60
+"""The longest that a model may let a tool wait."""
+
 if TYPE_CHECKING:
     from fumehood.policy import Policy
     from fumehood.sandbox.interface import AnySandbox, AnySession

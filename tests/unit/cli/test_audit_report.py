@@ -11,6 +11,7 @@ import pytest
 from fumehood.audit import AuditLog, Trail
 from fumehood.audit.events import Attachment, EgressDenied, RunFinished, SandboxOpened
 from fumehood.cli.audit import execute
+from fumehood.errors import UsageError
 from fumehood.tools.approvals.events import ApprovalDenied
 
 HOSTILE = '=HYPERLINK("http://x")<script>alert(1)</script>\x1b[2J'
@@ -68,7 +69,7 @@ def test_text_of_programs_is_harmless_in_both(log: Path, tmp_path: Path) -> None
 
 
 def test_records_of_other_times_are_left_out(log: Path, tmp_path: Path) -> None:
-    assert report(log, tmp_path, "--until", "2001-01-01") == 0
+    assert report(log, tmp_path, "--since", "2000-01-01", "--until", "2001-01-01") == 0
     assert rows(tmp_path) == []
 
 
@@ -77,3 +78,32 @@ def test_a_log_that_was_changed_is_reported_as_such(log: Path, tmp_path: Path) -
         connection.execute("UPDATE records SET body = replace(body, 'timeout', 'success') WHERE kind = 'run.finished'")
     assert report(log, tmp_path) == 1
     assert "not all as they were written" in (tmp_path / "r.html").read_text()
+
+
+def test_a_period_that_ends_before_it_begins_is_refused(log: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--until 3d is not after --since 2d"):
+        report(log, tmp_path, "--since", "2d", "--until", "3d")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_dash_is_standard_output(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert execute(["report", "--log", str(log), "--output", "-"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_page_says_how_much_of_the_log_is_not_signed_yet(log: Path, tmp_path: Path) -> None:
+    report(log, tmp_path)
+    assert "not signed yet" in (tmp_path / "r.html").read_text()
+    AuditLog.at(log).checkpoint()
+    report(log, tmp_path)
+    assert "not signed yet" not in (tmp_path / "r.html").read_text()
+
+
+def test_a_policy_has_the_time_of_its_first_use(log: Path, tmp_path: Path) -> None:
+    report(log, tmp_path)
+    (policy,) = [row for row in rows(tmp_path) if row["section"] == "policy"]
+    assert policy["time"].startswith("20")

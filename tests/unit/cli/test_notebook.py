@@ -9,6 +9,8 @@ import pytest
 
 from fumehood.cli.notebook import read_notebook
 from fumehood.errors import UsageError
+from fumehood.events import Stderr, Stdout
+from fumehood.notebook_output import CellStreams
 from fumehood.results import Display
 
 
@@ -18,6 +20,10 @@ def cell(source: object, **parts: object) -> dict[str, object]:
 
 def notebook(*cells: object, **parts: object) -> bytes:
     return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [*cells], **parts}).encode()
+
+
+def output_of(book: Any) -> CellStreams:
+    return CellStreams(book.output_of(book.cells[0]))
 
 
 def written(book: Any) -> dict[str, Any]:
@@ -59,7 +65,7 @@ def test_no_output_is_marked_as_trusted() -> None:
     """A viewer that believes the mark executes what the sandbox wrote."""
     markdown = {"cell_type": "markdown", "source": "", "metadata": {"trusted": True}}
     book = read_notebook(notebook(cell("x"), markdown, metadata={"signature": "sha256:0"}), "x.ipynb")
-    book.add_display(book.cells[0], Display({"text/html": "<script>alert(1)</script>"}, {"trusted": True}))
+    output_of(book).show(Display({"text/html": "<script>alert(1)</script>"}, {"trusted": True}))
     assert b"trusted" not in book.to_bytes()
     assert b"signature" not in book.to_bytes()
 
@@ -67,16 +73,17 @@ def test_no_output_is_marked_as_trusted() -> None:
 def test_programs_are_not_taken_as_outputs() -> None:
     book = read_notebook(notebook(cell("x")), "x.ipynb")
     kinds = ["application/javascript", "application/vnd.evil+json", "text/javascript", "application/x-sh"]
-    book.add_display(book.cells[0], Display(dict.fromkeys(kinds, "alert(1)"), {}))
-    book.add_display(book.cells[0], Display({"text/plain": "x", "application/javascript": "alert(1)"}, {}))
+    output = output_of(book)
+    output.show(Display(dict.fromkeys(kinds, "alert(1)"), {}))
+    output.show(Display({"text/plain": "x", "application/javascript": "alert(1)"}, {}))
     assert [output["data"] for output in written(book)["cells"][0]["outputs"]] == [{"text/plain": "x"}]
 
 
 def test_outputs_have_the_form_of_notebooks() -> None:
     book = read_notebook(notebook(cell("x")), "x.ipynb")
-    for name, data in (("stdout", b"a\xff"), ("stdout", b"b\n"), ("stderr", b"c"), ("stdout", b"d")):
-        book.add_text(book.cells[0], name, data)
-    book.add_display(book.cells[0], Display({"image/png": b"\x89PNG"}, {}))
+    output = output_of(book)
+    for event in (Stdout(b"a\xff"), Stdout(b"b\n"), Stderr(b"c"), Stdout(b"d"), Display({"image/png": b"\x89PNG"}, {})):
+        output.show(event)
     assert written(book)["cells"][0]["outputs"] == [
         {"output_type": "stream", "name": "stdout", "text": "a\ufffdb\n"},
         {"output_type": "stream", "name": "stderr", "text": "c"},
@@ -87,9 +94,10 @@ def test_outputs_have_the_form_of_notebooks() -> None:
 
 def test_outputs_are_bounded() -> None:
     book = read_notebook(notebook(cell("x")), "x.ipynb")
+    output = output_of(book)
     for _ in range(70):
-        book.add_text(book.cells[0], "stdout", b"x" * 1024**2)
-        book.add_display(book.cells[0], Display({"text/plain": "y" * 1024}, {}))
+        output.show(Stdout(b"x" * 1024**2))
+        output.show(Display({"text/plain": "y" * 1024}, {}))
     assert len(book.to_bytes()) < 66 * 1024**2
     assert written(book)["cells"][0]["outputs"][-1]["text"].startswith("(more output was left out")
 
@@ -97,18 +105,18 @@ def test_outputs_are_bounded() -> None:
 def test_outputs_are_bounded_in_number() -> None:
     """A program that writes one character to each stream in turn makes an output of each."""
     book = read_notebook(notebook(cell("x")), "x.ipynb")
+    output = output_of(book)
     for _ in range(100_000):
-        for name in ("stdout", "stderr"):
-            book.add_text(book.cells[0], name, b"x")
+        output.show(Stdout(b"x"))
+        output.show(Stderr(b"x"))
     assert len(book.cells[0]["outputs"]) < 140_000
 
 
 def test_a_character_that_comes_in_pieces_is_one() -> None:
     book = read_notebook(notebook(cell("x")), "x.ipynb")
-    for piece in (b"a\xc3", b"\xa9b", b"\xc3"):
-        book.add_text(book.cells[0], "stdout", piece)
-    book.add_text(book.cells[0], "stderr", b"\xa9")
-    for name in ("stdout", "stderr"):
-        book.add_text(book.cells[0], name, b"", is_last=True)
+    output = output_of(book)
+    for event in (Stdout(b"a\xc3"), Stdout(b"\xa9b"), Stdout(b"\xc3"), Stderr(b"\xa9")):
+        output.show(event)
+    output.finish()
     outputs = written(book)["cells"][0]["outputs"]
     assert [each["text"] for each in outputs] == ["aéb", "\ufffd", "\ufffd"]

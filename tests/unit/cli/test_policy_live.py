@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood import Policy
-from fumehood.cli.policy_tests.live import Demand, Probe, RefusedCommand, Untried, plan, plan_demand
+from fumehood.cli.policy.tests.live import Demand, Probe, RefusedCommand, Untried, plan, plan_demand
 from fumehood.policy.attempts import Amount
 from fumehood.policy.decisions import run_tests
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +51,30 @@ def test_a_file_that_holds_no_credentials_is_refused(tmp_path: Path, content: st
 def test_a_second_cluster_does_not_take_the_place_of_the_first(authority: ClusterAuthority) -> None:
     with pytest.raises(UsageError, match="already"):
         ClusterAuthority.create(authority.folder, [])
+
+
+def test_a_removed_member_is_removed_though_the_clock_was_set_back(authority: ClusterAuthority) -> None:
+    """NATS refuses what was issued up to the time of a revocation: a token from an hour that is yet to come stayed."""
+    user = authority.make_member("w1", "worker").user
+    (account,) = authority.revoke("w1")
+    issued, revoked = (read_payload(token) for token in (user, authority.account_token(account)))
+    assert issued["iat"] + 365 * 24 * 3600 < revoked["nats"]["revocations"][issued["sub"]]
+
+
+def test_a_key_is_of_one_member(authority: ClusterAuthority) -> None:
+    """A newcomer brings its key. With that of another member, the other one would go when the newcomer is removed."""
+    server = read_payload(authority.make_member("s1", "server").user)["sub"]
+    request = make_request(make_key(), "w1")
+    for _ in range(2):
+        with pytest.raises(UsageError, match="another member's"):
+            authority.admit(Member("w1", "worker", server, "FUMEHOOD"), request)
+        if "s1" in {member.name for member in authority.members()}:
+            authority.revoke("s1")
+
+
+def read_payload(token: str) -> dict[str, Any]:
+    body = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
 
 
 def test_a_name_is_given_once(authority: ClusterAuthority) -> None:

@@ -25,7 +25,7 @@ def packed(folder: Path) -> dict[str, Any]:
 
 
 def test_an_opening_is_the_same_after_its_journey(tmp_path: Path) -> None:
-    opening = unpack_opening(packed(tmp_path), tmp_path, WorkerMeter())
+    opening = unpack_opening(packed(tmp_path), tmp_path, WorkerMeter(lambda: False))
     assert (opening.sandbox, opening.tenant.name, opening.epoch, opening.session) == ("s1", "acme", 3, True)
     assert opening.policy.digest == Policy().digest
 
@@ -36,7 +36,7 @@ def test_what_only_a_newer_server_knows_is_refused_and_not_left_out(tmp_path: Pa
     header = packed(tmp_path)
     header[part] = {**header[part], "no_clipboard": 1}
     with pytest.raises(UnenforceableError, match=r"no_clipboard.*Upgrade Fumehood on this host"):
-        unpack_opening(header, tmp_path, WorkerMeter())
+        unpack_opening(header, tmp_path, WorkerMeter(lambda: False))
 
 
 @pytest.mark.parametrize("part", ["sandbox", "principal", "policy", "tenant", "options", "limits", "epoch"])
@@ -44,4 +44,4 @@ def test_what_an_older_server_leaves_out_is_refused(tmp_path: Path, part: str) -
     header = packed(tmp_path)
     del header[part]
     with pytest.raises(FrameError, match="not complete"):
-        unpack_opening(header, tmp_path, WorkerMeter())
+        unpack_opening(header, tmp_path, WorkerMeter(lambda: False))

@@ -109,7 +109,7 @@ MEANINGS: list[tuple[str, type[FumehoodError], str]] = [
     ("error: Hash-checking is required, but no trusted hash", UsageError, "pinned with == and with its hash"),
     ("error: Failed to fetch: x\n  cause: refused", StepFailedError, "failed: Failed to fetch: x: refused. Check that"),
     ("error: disk full", StepFailedError, "disk full. Check that this machine reaches its index and has space"),
-    ("", StepFailedError, "uv ended with code 7 and said nothing. Check"),
+    ("", StepFailedError, "uv ended with code 7 and printed nothing. Check"),
 ]
 
 
@@ -135,5 +135,19 @@ def test_a_limit_is_told_before_anything_that_the_installer_says() -> None:
 
 def test_a_missing_installer_is_an_error_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(UsageError, match=r"pip install uv"):
         find_uv()
+
+
+def test_an_interpreter_without_a_path_takes_no_installer_from_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    planted = tmp_path / "uv"
+    planted.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "uv", None)
+    for executable in ("", None, "python"):
+        monkeypatch.setattr(sys, "executable", executable)
+        with pytest.raises(UsageError, match=r"pip install uv"):
+            find_uv()

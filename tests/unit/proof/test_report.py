@@ -67,8 +67,49 @@ def test_what_was_not_tested_is_not_proved(kind: str) -> None:
     ]
     report = make_report(seen)
     assert report.verdict == "incomplete"
-    assert report.gaps() == [f"network: {kind} not carried out"]
+    assert report.gaps()[0] == f"network: {kind} not carried out"
     assert refusals(report) == report.gaps()
+    assert report.result_of("network") == "not tested"
+    assert report.result_of("filesystem") == "held"
+
+
+def with_first(result: str, control: str = "filesystem") -> ProofReport:
+    """One trial of a control came to this; the others held."""
+    seen = observations()
+    place = next(place for place, one in enumerate(seen) if one.control == control)
+    seen[place] = replace(seen[place], result=result, seen="for a reason")  # type: ignore[arg-type]
+    return make_report(seen)
+
+
+def test_one_trial_that_could_not_be_carried_out_is_a_gap_although_others_of_its_control_held() -> None:
+    report = with_first("not tested")
+    assert report.verdict == "incomplete"
+    assert [gap.startswith("filesystem: ") and gap.endswith("for a reason") for gap in report.gaps()] == [True]
+    assert refusals(report) == report.gaps()
+
+
+def test_a_trial_that_does_not_apply_is_told_and_is_no_gap() -> None:
+    report = with_first("does not apply")
+    assert (report.verdict, refusals(report)) == ("held", [])
+    assert "for a reason" in to_html(report)
+    suite = ElementTree.fromstring(to_junit(report))
+    assert (suite.get("skipped"), suite.get("failures")) == ("1", "0")
+
+
+def test_a_control_of_which_nothing_applies_is_not_proved() -> None:
+    seen = [replace(one, result="does not apply") if one.control == "network" else one for one in observations()]
+    assert make_report(seen).verdict == "incomplete"
+
+
+def test_an_attack_that_got_through_where_it_was_expected_to_is_not_hidden() -> None:
+    report = with_first("partial")
+    assert (report.verdict, report.result_of("filesystem")) == ("partial", "partial")
+    assert "Every control held" not in to_html(report)
+
+
+def test_a_control_that_did_not_hold_is_evidence_for_no_standard() -> None:
+    assert "filesystem (broken)" in to_html(with_first("broken"))
+    assert "filesystem (broken)" not in to_html(make_report())
 
 
 def test_a_report_with_a_trial_left_out_is_refused() -> None:
@@ -117,6 +158,14 @@ def test_a_report_of_another_policy_is_refused() -> None:
     assert any("another policy" in refusal for refusal in refusals(make_report(), policy=other))
 
 
+def test_a_policy_that_leaves_the_backend_open_is_that_of_a_proof_on_a_chosen_one() -> None:
+    chosen = Policy(backend="docker")
+    there = HOST.model_copy(update={"backend": "docker"})
+    report = make_report().model_copy(update={"policy_digest": chosen.digest, "host": there}).signed(KEY)
+    assert refusals(report, policy=Policy()) == refusals(report, policy=chosen) == []
+    assert refusals(report, policy=Policy(backend="native"))
+
+
 def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "proof.json"
     path.write_text(make_report().to_json())
@@ -132,6 +181,7 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
         "[]",
         '{"format": 1, "format": 1}',
         json.dumps({"format": 2}),
+        "[" * 100_000,
         "\ud800".encode("utf-8", "surrogatepass"),
     ],
 )

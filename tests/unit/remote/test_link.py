@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -10,12 +11,15 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from carriers import MemoryCarrier, pair
 
-from fumehood.errors import DeniedError
+from fumehood.errors import DeniedError, LostError
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.conversations import WINDOW_BYTES, ConversationMessage, Conversations, Limits, RemoteConversation
+from fumehood.remote.assembly import ConversationMessage, Limits
+from fumehood.remote.conversations import WINDOW_BYTES, Conversations, RemoteConversation
 from fumehood.remote.failures import unpack_failure
 from fumehood.remote.link import Link, LinkClosedError
+from fumehood.remote.values import pack_result, unpack_result
+from fumehood.results import Cause, RunResult, Status
 
 pytestmark = pytest.mark.anyio
 
@@ -172,6 +176,25 @@ async def test_a_failure_brings_its_details_and_nothing_that_changes_an_exceptio
     details = {"quota": "runs", "__class__": "x", "_private": 1, "args": [1], "with_traceback": "x", "not a name": 1}
     error = unpack_failure({"kind": "DeniedError", "text": "no", "details": details})
     assert (type(error), str(error), vars(error)) == (DeniedError, "no", {"quota": "runs"})
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        *({"cpu_ms": value} for value in (math.nan, math.inf, -1.0, 10**400, "1", None)),
+        {"peak_memory_bytes": 2**64},
+        {"exit_code": 10**400},
+        {"detail": None},
+        {"truncated": "yes"},
+    ],
+)
+async def test_a_result_with_values_that_cannot_be_is_none(lie: Header) -> None:
+    """Whoever has it adds up what was used, and shows texts."""
+    result = RunResult(Status.SUCCESS, Cause.EXIT, 0, b"a", b"", False, 1.5, 0, 4096, "run", "digest")
+    header, body = pack_result(result)
+    assert unpack_result(header, body) == result
+    with pytest.raises(LostError, match="not complete"):
+        unpack_result(header | lie, body)
 
 
 _LARGE = [({"c": 1, "part": True}, 60_000), ({"c": 1, "part": True}, 60_000), ({"c": 1, "say": {}}, 0)]

@@ -11,7 +11,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -161,6 +161,32 @@ async def test_a_process_cannot_speak_for_another_even_under_its_own_name(scene:
     # The last one has its own subject, and a sender for whom it may not speak: that is judged by the bank.
     assert [letter.reason for letter in scene.bank.dead_letters] == [Reason.REFUSED]
     assert not scene.bank._dispatcher.answering
+
+
+@pytest.mark.parametrize("place", ["the id of a message", "the home of an agent"])
+async def test_a_process_cannot_have_others_say_what_it_puts_into_a_subject(scene: Scene, place: str) -> None:
+    """Subjects are words of a line to NATS, and what answers is a process that may speak for the application."""
+    bank, boss, mallory = scene.addresses
+    payload, end = Payload("News", b'{"headline":"forged"}'), anyio.current_time() + 60
+    data = as_bytes(Envelope("msg_f", payload, None, AgentId("reader"), None, None, 0, end)).decode()
+    line = f"PUB {SUBJECTS.to(bank, boss, 'ask', '!')} {SUBJECTS.to(boss, bank, 'answer', 'msg_f')} {len(data)}"
+    more = f"x  0\r\n\r\n{line}\r\n{data}\r\nPUB x"
+    assert scene.boss._link is not None
+    # Not every release of the client looks at subjects.
+    scene.boss._link._client._skip_subject_validation = True  # pyright: ignore[reportAttributeAccessIssue]
+    if place == "the id of a message":
+        request = replace(forged(AgentId("clown"), to="errand"), message_id=more)
+        await scene.link.publish(
+            SUBJECTS.to(boss, mallory, "ask", "clown"), as_bytes(request), SUBJECTS.to(mallory, boss, "answer", "x")
+        )
+    else:
+        with suppress(DeliveryError):
+            await scene.boss._link.publish(SUBJECTS.to(Address("mallory", more), boss, "probe"), b"[]")
+    await scene.link.flush()
+    await scene.boss._link.flush()
+    await scene.settle()
+    await scene.bank.idle()
+    assert scene.read == []
 
 
 async def test_a_process_cannot_send_as_the_application_without_the_permission(scene: Scene) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sampling
 
 from fumehood import AsyncSandbox, Policy
 from fumehood.audit import AuditLog, Query, Record, Trail
@@ -63,6 +65,21 @@ def test_a_tenant_has_a_cgroup_with_its_limits_and_leaves_none(tmp_path: Path) -
     finally:
         cgroups.remove()
     assert not any(folder.exists() for folder in cgroups.folders)
+
+
+def test_several_may_set_the_limits_of_one_tenant_at_once(tmp_path: Path) -> None:
+    """A server and workers of one host, say: the kernel refuses a limit that does not go with another's."""
+    bolt = Tenant("bolt", tmp_path / "bolt", memory_bytes=2**30)
+
+    def make_often(number: int) -> None:
+        for _ in range(sampling.amount(40, whole=200)):
+            cgroups = CellCgroups(find_hierarchies(), number, bolt)
+            cgroups.make(None)
+            cgroups.remove()
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(make_often, 987_100 + number) for number in range(4)]:
+            done.result()
 
 
 async def test_each_tenant_has_its_own_chain_of_records(tenants: tuple[Tenant, Tenant], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from unit.server.hosting import Hosted, hosted
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
-from fumehood.server.api.answers import IdempotentAnswers
+from fumehood.server.api.idempotency import IdempotentAnswers
 from fumehood.server.app import build_api
 from fumehood.server.chains import AuditChains
 from fumehood.server.identity.keys import create_key

@@ -17,7 +17,7 @@ from fumehood import DeniedError, FumehoodError, LostError, Policy, QuotaError, 
 from fumehood.audit import Query
 from fumehood.remote import calls
 from fumehood.remote.server import Server, connect
-from fumehood.remote.service import ANSWERS
+from fumehood.remote.service import HANDLERS
 from fumehood.server.identity.keys import create_key
 from fumehood.server.identity.principals import OF_TENANTS, Scope
 from fumehood.server.lifetime import collect_old
@@ -92,10 +92,10 @@ async def test_a_fork_is_for_the_key_that_asked_and_for_one_use(host: Hosted, se
     async with server.sandbox() as box:
         await box.files.write("a", "1")
         (fork,) = await box.fork()
-        wishes = fork._connection._wishes
+        requested = fork._connection._requested
     for stranger in strangers:
         thief = stranger.sandbox()
-        thief._connection._wishes = wishes
+        thief._connection._requested = requested
         with pytest.raises(FumehoodError, match=NEVER):
             await thief.__aenter__()
     async with fork:
@@ -190,7 +190,7 @@ async def test_calls_of_the_channel_are_requests_of_the_tenant(host: Hosted, ser
 async def test_every_call_without_its_parts_is_refused_and_the_sandbox_goes_on(host: Hosted, server: Server) -> None:
     await limit(host, Quota.REQUESTS, 1000)
     async with server.sandbox() as box:
-        for call in sorted(ANSWERS.keys() - {"close", "files", "session.open"}):
+        for call in sorted(HANDLERS.keys() - {"close", "files", "session.open"}):
             answer = calls.ask(box._connection.conversations, {"do": call, "part": 99, "packages": 7, "name": []})
             with pytest.raises((UsageError, DeniedError)):
                 await answer

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import html
 import os
 import re
+import struct
 import subprocess
 import sys
+import threading
 import time
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,13 +23,16 @@ import pytest
 from identity_provider import IdentityProviderServer, identity_provider
 from unit.server.hosting import Hosted, hosted
 
+from fumehood.audit.events import Attachment, RunFinished
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
+from fumehood.audit.trail import Trail
 from fumehood.server.console import pages
 from fumehood.server.console.app import CONTENT_POLICY
 from fumehood.server.console.code_view import highlighted
 from fumehood.server.console.news import Fragment, NewsFeed
 from fumehood.server.console.sessions import COOKIE
+from fumehood.server.console.threads import LogThreads
 from fumehood.server.identity.principals import Scope
 from fumehood.server.storage.database import EVERYTHING
 from fumehood.server.tenants.quotas import Quota, set_limit
@@ -324,6 +331,142 @@ async def test_people_sign_in_at_their_identity_provider(tmp_path: Path, provide
             async with host.server.database.transaction(EVERYTHING) as transaction:
                 await transaction.execute("UPDATE sessions SET expires = ?", time.time() - 1)
             assert (await visitor.client.get("/", headers=session)).status_code == 303
+
+
+async def test_a_silent_sign_in_is_not_a_fresh_one(tmp_path: Path, provider: IdentityProviderServer) -> None:
+    """Providers sign in whom they know without asking: when they did ask is what counts, and they have to say it."""
+    corp = {"issuer": provider.issuer, "audience": "fumehood", "tenant": "acme", "client": "console"}
+    settings = {"oidc": {"corp": {**corp, "roles": {"developer": ["approve"]}}}, "strict": False}
+    now = time.time()
+    told: list[tuple[dict[str, object], dict[str, object] | None, bool]] = [
+        ({}, None, False),
+        ({}, {}, False),
+        ({"auth_time": now - 7200}, {"auth_time": now - 5}, False),
+        ({"auth_time": now - 60}, None, True),
+        ({}, {"auth_time": now - 60}, True),
+        ({}, {"auth_time": now - 7200}, False),
+        ({}, {"auth_time": now + 7200}, False),
+        ({}, {"auth_time": now - 60, "sub": "eve"}, False),
+        ({}, {"auth_time": now - 60, "iss": "https://other.example"}, False),
+        ({}, {"auth_time": True}, False),
+    ]
+    async with hosted(tmp_path / "state", **settings) as host:
+        api = await host.tenant("acme")
+        place = f"/approvals/{(await ask(api))['id']}"
+        async with visit(host, api) as visitor:
+            for access, identity, is_fresh in told:
+                provider.access_claims, provider.id_claims = access, identity
+                shown = await visitor.client.get(place, headers=await _signed_in_at_provider(visitor, provider))
+                assert ("Sign in again" in shown.text) != is_fresh, (access, identity)
+                assert ("has not said when" in shown.text) == ("auth_time" not in {**access, **(identity or {})}) or (
+                    identity is not None
+                )
+            visitor.client.headers["Cookie"] = f"{COOKIE}=x"  # who signs in again is asked, and it is told when
+            asked = parse_qs(urlsplit((await visitor.get("/sign-in/with/corp")).headers["location"]).query)
+            assert (asked["prompt"], asked["max_age"]) == (["login"], ["900"])
+
+
+async def _signed_in_at_provider(visitor: Visit, provider: IdentityProviderServer) -> dict[str, str]:
+    """The cookie of a session."""
+    left = await visitor.get("/sign-in/with/corp")
+    asked = parse_qs(urlsplit(left.headers["location"]).query)
+    own = {"Cookie": left.headers["set-cookie"].partition(";")[0]}
+    back = f"/sign-in/from/corp?code={provider.give_code(asked)}&state={asked['state'][0]}"
+    answer = await visitor.client.get(back, headers=own)
+    sent = [each for each in answer.headers.get_list("set-cookie") if each.startswith(f"{COOKIE}=")]
+    return {"Cookie": sent[0].partition(";")[0]}
+
+
+async def test_a_tenant_whose_pages_are_slow_does_not_hold_up_others(host: Hosted) -> None:
+    slow, other = await host.tenant("acme"), await host.tenant("other")
+    gate = threading.Event()
+    blocked = [asyncio.ensure_future(LogThreads("acme")(gate.wait)) for _ in range(100)]
+    try:
+        async with visit(host, slow) as waits, visit(host, other) as goes_on:
+            await waits.sign_in()
+            await goes_on.sign_in()
+            waiting = asyncio.ensure_future(waits.get("/"))
+            async with asyncio.timeout(30):
+                for path in ("/", "/audit", "/egress", "/usage"):
+                    assert (await goes_on.get(path)).status_code == 200
+            assert not waiting.done()
+            gate.set()
+            assert (await waiting).status_code == 200
+    finally:
+        gate.set()
+        await asyncio.gather(*blocked)
+
+
+def _picture() -> bytes:
+    rows = b"".join(b"\0" + bytes([line * 8] * 16) for line in range(16))
+    chunks = (b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")
+    framed = (
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
+
+
+async def test_figures_of_a_run_are_pictures_and_for_who_may_see_the_run(host: Hosted) -> None:
+    await host.tenant("acme")
+    owner, stranger = await host.key("acme", [Scope.RUN]), await host.key("acme", [Scope.RUN])
+    reader = await host.key("acme", [Scope.AUDIT])
+    log = host.server.chains.log_of("acme")
+    who = f"key:{owner.headers['authorization'].split('_')[1]}"
+    contents = {"image/png": _picture(), "image/jpeg": b"<script>alert(1)</script>", "text/html": _picture() + b"html"}
+    shown = tuple({"display": 1, "type": kind, "content": Attachment(data)} for kind, data in contents.items())
+    unknown = (None,) * 10
+    trail = Trail(log, who).within(run="run_1", sandbox="box_1")
+    await trail.write(RunFinished("success", "exit", *unknown, displays=shown))
+    digests = {kind: hashlib.sha256(data).hexdigest() for kind, data in contents.items()}
+    async with visit(host, reader) as visitor:
+        await visitor.sign_in()
+        figure = await visitor.get(f"/runs/run_1/figures/{digests['image/png']}")
+        assert (figure.status_code, figure.headers["content-type"]) == (200, "image/png")
+        assert figure.headers["content-security-policy"].startswith("default-src 'none'; sandbox")
+        assert (figure.headers["x-content-type-options"], figure.headers["cache-control"]) == ("nosniff", "no-store")
+        viewed = [record.data["subject"] for record in log.find(Query(kind="console.viewed"))]
+        assert viewed == ["run_1"]
+        assert f"figures/{digests['image/png']}" in (await visitor.get("/runs/run_1")).text
+        not_shown = await visitor.get(f"/runs/run_1/figures/{digests['image/jpeg']}")
+        assert (not_shown.status_code, "alert" in not_shown.text) == (422, False)
+        for place in (
+            f"run_1/figures/{digests['text/html']}",
+            f"run_2/figures/{digests['image/png']}",
+            "run_1/figures/x",
+        ):
+            assert (await visitor.get(f"/runs/{place}")).status_code == 404, place
+    async with visit(host, stranger) as visitor:
+        await visitor.sign_in()
+        assert (await visitor.get(f"/runs/run_1/figures/{digests['image/png']}")).status_code == 404
+
+
+async def test_a_dangerous_change_is_saved_by_who_has_read_that_it_is(host: Hosted) -> None:
+    api = await host.tenant("acme")
+    assert (await api.put("/policies/own", json={"text": "version: 1\n"})).status_code == 200
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        shown = (await visitor.get("/policies/own/change?attempt=connect+10.1.2.3:443")).text
+        assert "private: true reaches hosts behind the firewall" in shown
+        assert "No sandbox of acme opens with it" in shown  # the server has not given it private networks
+        assert "I have read" not in shown
+        shown = (await visitor.get("/policies/own/change?attempt=connect+169.254.169.254:80")).text
+        assert "cloud credentials" in shown
+        version, text = _policy_form(shown)
+        form = {"version": version, "text": text}
+        assert (await visitor.post("/policies/own/save", **form)).status_code == 422
+        assert (await visitor.post("/policies/own/save", **form, beware="yes")).status_code == 303
+
+
+async def test_an_operator_who_looks_at_a_tenant_is_in_its_log(host: Hosted) -> None:
+    await host.tenant("acme")
+    watched = await host.tenant("other")
+    await run(watched)
+    operator = await host.key("acme", [Scope.OPERATE])
+    async with visit(host, operator) as visitor:
+        await visitor.sign_in()
+        assert "Denied on the way out" in (await visitor.get("/tenants/other")).text
+    (viewed,) = host.server.chains.log_of("other").find(Query(kind="console.viewed"))
+    assert (viewed.data["what"], viewed.parse()["who"]) == ("egress", f"key:{visitor.key.split('_')[1]}")
 
 
 def _policy_form(page: str) -> tuple[str, str]:

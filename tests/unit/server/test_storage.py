@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable
 from contextlib import closing
 from pathlib import Path
-from unittest.mock import ANY
+from unittest.mock import ANY, AsyncMock
 
 import pytest
 from postgresql import PostgresServer, running
@@ -21,8 +21,6 @@ from fumehood.server import instances
 from fumehood.server.chains import AuditChains
 from fumehood.server.identity.keys import authenticate, create_key, list_keys, revoke_key
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal, Scope
-from fumehood.server.instance_locks import InstanceLocks
-from fumehood.server.lost_servers import LostServers
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.records import SandboxRecord
@@ -300,8 +298,8 @@ async def test_what_a_dead_server_had_open_is_lost(database: Database) -> None:
 async def test_a_server_of_this_folder_that_has_ended_is_not_waited_for(database: Database, tmp_path: Path) -> None:
     dead, alive = await two_servers(database)
     await records.admit(database, "acme", dead, record("sbx_1"), "token")
-    chains, locks = AuditChains(tmp_path / "state"), InstanceLocks(tmp_path / "state")
-    others = LostServers(database, chains, locks, alive, is_shared=True)
+    chains, locks = AuditChains(tmp_path / "state"), instances.InstanceLocks(tmp_path / "state")
+    others = instances.LostServers(database, chains, locks, alive, is_shared=True)
     with locks.held(alive):
         with locks.held(dead):
             (locked,) = (tmp_path / "state" / "instances").glob(f"{dead}.*")
@@ -317,13 +315,46 @@ async def test_a_server_of_this_folder_that_has_ended_is_not_waited_for(database
     assert not kept.exists()
 
 
+async def test_a_server_that_dies_while_it_ends_another_leaves_that_to_the_next(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, alive = await two_servers(database)
+    await records.admit(database, "acme", dead, record("sbx_1"), "token")
+    chains, locks = AuditChains(tmp_path / "state"), instances.InstanceLocks(tmp_path / "state")
+    with locks.held(dead):
+        (locked,) = (tmp_path / "state" / "instances").glob(f"{dead}.*")
+    locked.touch()  # as a process leaves it that was killed
+    others = instances.LostServers(database, chains, locks, alive, is_shared=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(instances, "lose_all", AsyncMock(side_effect=OSError))
+        with pytest.raises(OSError):
+            await others.settle()
+    await others.settle()
+    assert await records.list_open(database, "acme") == []
+
+
+async def test_the_lock_of_a_server_on_another_machine_stays_as_long_as_that_lives(
+    database: Database, tmp_path: Path
+) -> None:
+    elsewhere, alive = await two_servers(database)
+    chains, locks = AuditChains(tmp_path / "state"), instances.InstanceLocks(tmp_path / "state")
+    theirs = tmp_path / "state" / "instances" / f"{elsewhere}.of-another-boot"
+    theirs.touch()  # a lock that this kernel does not know of
+    others = instances.LostServers(database, chains, locks, alive, is_shared=True)
+    await others.settle()
+    assert locks.names() == {elsewhere}  # so that what was sent along to it is not removed
+    await instances.end_instance(database, elsewhere)
+    await others.settle()
+    assert locks.names() == frozenset()
+
+
 async def test_runs_of_a_lost_server_get_one_end_whoever_finds_it_dead(database: Database, tmp_path: Path) -> None:
     dead, alive = await two_servers(database)
     await records.admit(database, "acme", dead, record("sbx_1"), "token")
-    chains, locks = AuditChains(tmp_path / "state"), InstanceLocks(tmp_path / "state")
+    chains, locks = AuditChains(tmp_path / "state"), instances.InstanceLocks(tmp_path / "state")
     trail = chains.trail_of(Principal("acme", "key:test", frozenset())).within(**{SERVED_AS: "sbx_1"}, sandbox="s")
     await trail.write(SandboxOpened("sha256:0", None, Attachment(b"{}"), "native", Attachment(b"{}"), None, None, 1))
-    others = [LostServers(database, chains, locks, alive, is_shared=True) for _ in range(2)]
+    others = [instances.LostServers(database, chains, locks, alive, is_shared=True) for _ in range(2)]
     await others[0].settle()
     await instances.end_instance(database, dead)  # by a server elsewhere
     for each in (*others, *others):
@@ -337,6 +368,17 @@ async def test_one_tenant_does_not_find_the_sandbox_of_another(database: Databas
     await records.admit(database, "acme", "srv", record("sbx_1"), "token")
     assert await records.find(database, "other", "sbx_1") is None
     assert not await records.end(database, "other", "sbx_1", "closed")
+
+
+async def test_a_database_without_an_encoding_is_not_used(postgres: PostgresServer) -> None:
+    how = "TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+    postgres.execute(f"CREATE DATABASE bytes {how}", "postgres")
+    database = open_database(postgres.url("bytes"))
+    try:
+        with pytest.raises(StorageError, match="encoding SQL_ASCII; make one with ENCODING 'UTF8'"):
+            await database.prepare()
+    finally:
+        await database.close()
 
 
 async def test_tables_of_another_version_are_not_used(tmp_path: Path) -> None:

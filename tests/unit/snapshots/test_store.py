@@ -14,10 +14,10 @@ import sampling
 
 from fumehood.errors import DamagedSnapshotError, SandboxBusyError, UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.snapshots import make_room, new_record, snapshot_record
-from fumehood.snapshots import SnapshotEntry, SnapshotManifest, SnapshotStore
-from fumehood.snapshots.garbage import collect
+from fumehood.snapshots import NamedSandbox, SnapshotEntry, SnapshotManifest, SnapshotStore
+from fumehood.snapshots.garbage import collect, make_room
 from fumehood.snapshots.limits import StoreLimits
+from fumehood.snapshots.records import SnapshotRecord
 
 MANY = 40  # more than are synced one by one
 
@@ -35,7 +35,7 @@ def put(store: SnapshotStore, contents: dict[str, bytes], name: str | None = Non
         manifest = SnapshotManifest.of(entries)
         writer.commit(manifest)
         if name:
-            store.record_snapshot(snapshot_record(manifest, name, None))
+            store.record_snapshot(SnapshotRecord.of(manifest, name, None))
     return manifest
 
 
@@ -85,9 +85,9 @@ def test_nothing_is_collected_by_a_manifest_that_cannot_be_read(store: SnapshotS
 
 def test_what_was_not_used_for_long_is_collected(store: SnapshotStore) -> None:
     manifest = put(store, {"a": b"x"})
-    record = new_record("old", manifest, Policy())
+    record = NamedSandbox.new("old", manifest, Policy())
     store.create(record.model_copy(update={"used": record.used - 181 * 24 * 3600}))
-    store.create(new_record("new", manifest, Policy()))
+    store.create(NamedSandbox.new("new", manifest, Policy()))
     with closing(store.acquire("old")):
         assert collect(store).sandboxes == ()
     assert [each.name for each in collect(store).sandboxes] == ["old"]
@@ -97,9 +97,9 @@ def test_what_was_not_used_for_long_is_collected(store: SnapshotStore) -> None:
 def test_a_limit_names_itself_and_what_to_do(store: SnapshotStore) -> None:
     store.limits = replace(StoreLimits(), sandboxes=1, snapshots=1, size_bytes=20_000)
     manifest = put(store, {"a": b"12345"}, "one")
-    store.create(new_record("one", manifest, Policy()))
+    store.create(NamedSandbox.new("one", manifest, Policy()))
     with pytest.raises(UsageError, match=r"1 named sandboxes.*hood sandbox rm.*FUMEHOOD_SANDBOX_LIMITS=sandboxes=2"):
-        store.create(new_record("two", manifest, Policy()))
+        store.create(NamedSandbox.new("two", manifest, Policy()))
     with pytest.raises(UsageError, match=r"1 snapshots.*rm --snapshot"):
         put(store, {"a": b"1"}, "two")
     with pytest.raises(UsageError, match=r"is the limit; .*hood gc"):
@@ -130,7 +130,7 @@ def test_what_another_process_adds_and_removes_is_counted_too(store: SnapshotSto
 
 def test_room_is_made_without_waiting_and_without_removing_what_is_old(store: SnapshotStore) -> None:
     store.limits = replace(StoreLimits(), size_bytes=30_000)
-    record = new_record("old", put(store, {"a": b"kept"}), Policy())
+    record = NamedSandbox.new("old", put(store, {"a": b"kept"}), Policy())
     store.create(record.model_copy(update={"used": 0.0}))
     put(store, {"a": b"garbage"})
     put(store, {"a": b"more of it"})
@@ -157,7 +157,7 @@ def test_a_name_is_a_single_harmless_file_name(store: SnapshotStore, name: str) 
 
 
 def test_a_sandbox_in_use_names_its_user(store: SnapshotStore) -> None:
-    store.create(new_record("one", put(store, {}), Policy()))
+    store.create(NamedSandbox.new("one", put(store, {}), Policy()))
     with closing(store.acquire("one")), pytest.raises(SandboxBusyError, match=f"process {os.getpid()}"):
         store.acquire("one")
     store.remove("one")
@@ -171,7 +171,7 @@ def test_a_policy_is_read_as_it_was_written(store: SnapshotStore) -> None:
         resources={"memory": "1G"},
         filesystem={"outputs": ["**"]},
     )
-    store.create(new_record("one", put(store, {}), policy))
+    store.create(NamedSandbox.new("one", put(store, {}), policy))
     assert store.find("one").read_policy() == policy
 
 

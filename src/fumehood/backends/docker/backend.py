@@ -151,7 +151,7 @@ class DockerBackend:
             in_image,
             has_listeners=bool(ports),
             mounts_are_searched=are_searched,
-            commands=make_commands_folder(policy) if ports and facts.is_local else None,
+            commands=make_commands_folder(policy, is_open=bool(ports)) if facts.is_local else None,
             tenant=tenant.name,
         )
         if keeps_ids(facts):
@@ -187,7 +187,8 @@ class DockerBackend:
 
     async def _take_with_lent(self, key: str, engine: Engine, design: Design) -> tuple[Design, Container]:
         lent = await lend_interpreter(engine, design.image, lender_of(design.policy))
-        design = replace(design, lent=lent)
+        # Without a Python of its own the image has nothing to install for: its own `pip`, if any, stays the first.
+        design = replace(design, lent=lent, commands=None)
         try:
             return design, await self._take(f"{key} {lent.volume}", engine, design)
         except PythonMissingError:

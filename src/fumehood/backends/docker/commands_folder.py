@@ -25,9 +25,9 @@ class CommandsFolder:
     installer: str
 
 
-def make_commands_folder(policy: Policy) -> CommandsFolder | None:
+def make_commands_folder(policy: Policy, *, is_open: bool) -> CommandsFolder | None:
     """By its content, once; None where there is no uv to show."""
-    commands = package_commands(policy, _PYTHON, is_open=True)
+    commands = package_commands(policy, _PYTHON, is_open=is_open)
     if commands.installer is None:
         return None
     home = find_home(os.environ)

@@ -192,12 +192,7 @@ def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool, limits_soc
         yield Enforcement("resources.inodes", "bounded by memory alone: gVisor does not count files", partial=True)
     else:
         yield Enforcement("resources.inodes", "tmpfs inode count")
-    yield Enforcement("resources.output", "counted by the host, which kills the run")
-    yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
-    yield Enforcement("resources.artifacts", "counted by the host")
-    yield Enforcement("resources.artifacts_size", "counted by the host before anything is read")
-    if policy.resources.cpu_time is not None:
-        yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
+    yield from enforcement.report_counted(policy)
 
 
 def _memory(facts: EngineFacts, cgroup: str, shared: str, limits_sockets: bool) -> Enforcement:

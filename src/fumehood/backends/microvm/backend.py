@@ -12,11 +12,12 @@ import anyio.to_thread
 
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.microvm import enforcement
-from fumehood.backends.microvm.clone import Machine, start_machine
+from fumehood.backends.microvm.acceleration import Acceleration, Trials, choose, device_problem, forget, host_processor
+from fumehood.backends.microvm.clone import CopySpec, Machine, start_machine
 from fumehood.backends.microvm.confinement import Confinement
 from fumehood.backends.microvm.disks import packages_disk
 from fumehood.backends.microvm.image import MachineImage, read_image
-from fumehood.backends.microvm.machine import describe, find_emulator
+from fumehood.backends.microvm.machine import Emulator, describe, find_emulator
 from fumehood.backends.microvm.start import machine_start
 from fumehood.backends.microvm.template import MachineTemplates
 from fumehood.backends.native import enforcement as native
@@ -48,14 +49,16 @@ class MicroVMBackend:
     def _open_parts(self) -> None:
         self._confinement = Confinement(self._facts)
         self._templates = MachineTemplates(self._confinement)
+        self._trials = Trials(self._attempt)
         self._pool = GuestPool[Machine](_most_spare())
 
     def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
         enforcement.refuse_unknown(policy)
         native.refuse_tenant(tenant, self._facts)
         enforcement.refuse_host(self._facts)
-        # A strict policy is refused before anything starts, and again if the guest then has less than it could have.
-        enforcement.decide(policy, None, enforcement.BEST_LAYERS, packages_in_image=False)
+        # A strict policy is refused before anything starts where nothing has to be tried for that.
+        best = choose(device_problem(), None)
+        enforcement.decide(policy, None, best, enforcement.BEST_LAYERS, packages_in_image=False)
 
     async def has_packages(self, policy: Policy, request: str, tenant: Tenant = LOCAL) -> bool:
         """The image was made with them: see `hood image build --vm --policy`."""
@@ -69,11 +72,14 @@ class MicroVMBackend:
         image = await anyio.to_thread.run_sync(read_image, policy.image)
         in_image = policy.environment.has_packages and packages is None
         _refuse_other_python(image, packages)
+        acceleration = await self.acceleration(image)
+        decide = partial(enforcement.decide, policy, packages, acceleration, packages_in_image=in_image)
+        decide(enforcement.BEST_LAYERS)
         disk = await anyio.to_thread.run_sync(packages_disk, packages) if packages else None
-        opening = partial(self._start, policy, image, packages, disk, tenant)
+        opening = partial(self._start, policy, image, acceleration, packages, disk, tenant)
         machine: Machine = await self._loop.call(opening, self._discard)
         try:
-            report = self._report(policy, packages, machine, in_image=in_image)
+            report = decide(machine.layers)
             sandbox = self._sandbox(machine, policy, report, image)
             try:
                 yield sandbox
@@ -96,31 +102,36 @@ class MicroVMBackend:
             is_direct=False,
         )
 
-    def _report(
-        self, policy: Policy, packages: PackageFolder | None, machine: Machine, *, in_image: bool
-    ) -> EnforcementReport:
-        return enforcement.decide(policy, packages, machine.layers, packages_in_image=in_image)
+    async def acceleration(self, image: MachineImage) -> Acceleration:
+        """How machines with this image run here; the first caller waits while that is tried."""
+        return await self._loop.call(partial(self._trials.choose, image, find_emulator()))
+
+    async def _attempt(self, image: MachineImage, emulator: Emulator) -> None:
+        """In the loop: boots a machine by hardware, and restores a copy of it."""
+        policy = Policy(backend=enforcement.BACKEND)
+        template = await self._templates.get(image, describe(emulator, policy.resources.memory, host_processor()))
+        start = machine_start(policy, image, None, has_packages=False)
+        spec = CopySpec(template, image, start, packages=None, cpus=1.0, tenant=LOCAL)
+        await (await start_machine(self._confinement, spec)).close()
 
     async def _start(
-        self, policy: Policy, image: MachineImage, packages: PackageFolder | None, disk: Path | None, tenant: Tenant
+        self,
+        policy: Policy,
+        image: MachineImage,
+        acceleration: Acceleration,
+        packages: PackageFolder | None,
+        disk: Path | None,
+        tenant: Tenant,
     ) -> Machine:
         """In the loop."""
-        description = describe(find_emulator(), policy.resources.memory)
+        processor = host_processor() if acceleration.accelerator == "kvm" else None
+        description = describe(find_emulator(), policy.resources.memory, processor)
         template = await self._templates.get(image, description)
         start = machine_start(policy, image, packages, has_packages=policy.environment.has_packages)
-        restore = partial(
-            start_machine,
-            self._confinement,
-            template,
-            image,
-            start,
-            packages=disk,
-            cpus=min(policy.resources.cpus, 1.0),
-            tenant=tenant,
-        )
+        spec = CopySpec(template, image, start, disk, cpus=min(policy.resources.cpus, 1.0), tenant=tenant)
         digest = packages.digest if packages else "no packages"
         key = " ".join((tenant.name, policy.digest, image.digest, description.digest, digest))
-        return await self._pool.take(key, restore)
+        return await self._pool.take(key, partial(start_machine, self._confinement, spec))
 
     async def _let_go(self, machine: Machine) -> None:
         """In the loop. Its runs are over; nothing of it has to be waited for."""
@@ -139,6 +150,7 @@ class MicroVMBackend:
 
     async def _wind_up(self) -> None:
         await self._pool.close()
+        await self._trials.close()
         await self._templates.close()
         await anyio.to_thread.run_sync(self._confinement.close)
         self._open_parts()
@@ -163,18 +175,21 @@ def _refuse_other_python(image: MachineImage, packages: PackageFolder | None) ->
         )
 
 
-def examine() -> tuple[bool, str]:
-    """Whether a machine runs here: one is started, and says which kernel it has. Blocks."""
+def examine(policy: Policy | None = None) -> tuple[bool, str]:
+    """Whether a machine runs here, by hardware or by software: both are tried. Blocks."""
     backend = MicroVMBackend()
+    forget()
     try:
-        return True, anyio.run(_examine, backend)
+        return True, anyio.run(_examine, backend, policy or Policy(backend=enforcement.BACKEND))
     except (FumehoodError, OSError) as error:
         return False, str(error)
     finally:
         backend.close()
 
 
-async def _examine(backend: MicroVMBackend) -> str:
-    image = read_image(None)
-    async with backend.open(Policy(backend=enforcement.BACKEND), None):
-        return f"a machine was started: kernel {image.release} in QEMU, by software (TCG), image {image.name}"
+async def _examine(backend: MicroVMBackend, policy: Policy) -> str:
+    image = read_image(policy.image)
+    async with backend.open(policy, None):
+        found = await backend.acceleration(image)
+    how = "by hardware (KVM)" if found.accelerator == "kvm" else f"by software (TCG; {found.reason})"
+    return f"a machine was started: kernel {image.release} in QEMU, {how}, image {image.name}"

@@ -9,17 +9,19 @@ import secrets
 import socket
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fumehood.backends.microvm.confinement import ConfinedProcess, Confinement, refuse_failed, start_confined
+from fumehood.backends.microvm.confinement import ConfinedProcess, Confinement
 from fumehood.backends.microvm.image import MachineImage
-from fumehood.backends.microvm.machine import QEMU_MEMORY_BYTES, qemu_argv
+from fumehood.backends.microvm.launch import Emulation, launch
 from fumehood.backends.microvm.qmp import ControlChannel
-from fumehood.backends.microvm.template import MachineTemplate, empty_disk, open_file, socket_pairs
+from fumehood.backends.microvm.template import MachineTemplate
 from fumehood.backends.relay import bootstrap
 from fumehood.backends.relay.bridge import Bridge
 from fumehood.errors import StepFailedError
+from fumehood.frozen import frozen
 from fumehood.guest.contract.machine_spec import ENTROPY_BYTES, ENTRY, MachineStart
 from fumehood.tenant import Tenant
 
@@ -73,9 +75,10 @@ class MachineStream:
 class Machine:
     """Belongs to the backend's event loop. Meets `RelayGuest`."""
 
-    def __init__(self, process: ConfinedProcess, bridge: Bridge, control: ControlChannel) -> None:
-        self._process, self._control = process, control
-        self.bridge = bridge
+    def __init__(self, emulation: Emulation) -> None:
+        self._emulation = emulation
+        stream = MachineStream(emulation.relay, emulation.errors)
+        self.bridge = Bridge(stream, partial(_ran_out_of_memory, emulation.process))
         self.loop = asyncio.get_running_loop()
         self.layers: tuple[str, ...] = ()
         self._is_paused = False
@@ -86,7 +89,7 @@ class Machine:
 
     async def rest(self) -> None:
         """Stops the machine, which takes no processor then, until `answers` is asked."""
-        await self._control.call("stop")
+        await self._emulation.control.call_soon("stop")
         self._is_paused = True
 
     async def _wake(self) -> None:
@@ -94,8 +97,8 @@ class Machine:
         if self._is_paused:
             self._is_paused = False
             self.bridge.set_clock(time.time_ns())
-            with suppress(StepFailedError):  # QEMU is gone, which the bridge says
-                await self._control.call("cont")
+            with suppress(StepFailedError):  # QEMU is gone or stopped, which the bridge says
+                await self._emulation.control.call_soon("cont")
 
     async def answers(self) -> bool:
         await self._wake()
@@ -108,84 +111,78 @@ class Machine:
 
     async def close(self) -> None:
         """When this returns QEMU and all that it held is gone."""
-        await self.bridge.close()
-        self._control.close()
-        await self._process.close()
+        try:
+            await self.bridge.close()
+        finally:
+            await self._emulation.close()
 
 
-async def start_machine(
-    confinement: Confinement,
-    template: MachineTemplate,
-    image: MachineImage,
-    start: MachineStart,
-    *,
-    packages: Path | None,
-    cpus: float,
-    tenant: Tenant,
-) -> Machine:
+@frozen
+class CopySpec:
+    """What a copy of a machine is started with."""
+
+    template: MachineTemplate
+    image: MachineImage
+    start: MachineStart
+    packages: Path | None
+    cpus: float
+    tenant: Tenant
+
+
+async def start_machine(confinement: Confinement, spec: CopySpec) -> Machine:
     """Restores a copy, and makes it unlike all others before anything runs in it."""
     try:
         async with asyncio.timeout(_START_SECONDS):
-            return await _started(confinement, template, image, start, packages, cpus, tenant)
+            return await _started(confinement, spec)
     except TimeoutError as error:
         raise StepFailedError("starting a machine", f"its guest was not ready in {_START_SECONDS:.0f} s") from error
 
 
-async def _started(
-    confinement: Confinement,
-    template: MachineTemplate,
-    image: MachineImage,
-    start: MachineStart,
-    packages: Path | None,
-    cpus: float,
-    tenant: Tenant,
-) -> Machine:
-    with ExitStack() as stack:
-        ours, theirs = socket_pairs(stack, 3)
-        with ExitStack() as files:
-            disks = [open_file(image.root, files), open_file(packages, files) if packages else empty_disk(files)]
-            handed = [template.ram, *(line.fileno() for line in theirs), *disks]
-            command = qemu_argv(template.machine, is_shared=False, is_restored=True)
-            memory = template.machine.ram_bytes + QEMU_MEMORY_BYTES
-            process = await start_confined(confinement, command, handed, memory_bytes=memory, cpus=cpus, tenant=tenant)
-        for line in theirs:
-            line.close()
-        stack.pop_all()
-    relay, control, errors = ours
-    channel = ControlChannel(control)
-    bridge = Bridge(MachineStream(relay, errors), lambda: _ran_out_of_memory(process))
-    machine = Machine(process, bridge, channel)
+async def _started(confinement: Confinement, spec: CopySpec) -> Machine:
+    template = spec.template
+    emulation = await launch(
+        confinement,
+        template.machine,
+        spec.image,
+        template.ram,
+        boots=False,
+        packages=spec.packages,
+        cpus=spec.cpus,
+        tenant=spec.tenant,
+    )
+    machine = Machine(emulation)
     try:
-        await _restore(channel, template)
-        _send_start(bridge, start)
-        word = await bridge.first_word()
-        if word is None:
-            raise StepFailedError("starting the guest in a machine", bridge.last_words() or "it ended without a word")
-        if "failed" in word:
-            raise StepFailedError(str(word["failed"]), str(word.get("detail")))
-        machine.layers = tuple(map(str, word["confined_by"]))
-        return machine
-    except StepFailedError as error:
-        answer = await process.wait(0.2)
-        said = process.last_words()
-        await machine.close()
-        if answer is None and not said:
-            raise
-        raise refuse_failed(answer, f"{error.detail} {said}".strip()) from error
+        try:
+            await _restore(emulation.control, template)
+            _send_start(machine.bridge, spec.start)
+            machine.layers = await _layers(machine.bridge)
+        except StepFailedError as error:
+            raise await emulation.explained(error, 0.2) from error
     except BaseException:
         await machine.close()
         raise
+    return machine
 
 
 async def _restore(channel: ControlChannel, template: MachineTemplate) -> None:
     await channel.greet()
-    await channel.call("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
+    await channel.without_memory()
     with ExitStack() as stack:
         state = template.open_state()
         stack.callback(os.close, state)
         await channel.hand_over("state", state)
     await channel.migrate("migrate-incoming", "fd:state")
     await channel.call("cont")
+
+
+async def _layers(bridge: Bridge) -> tuple[str, ...]:
+    """What the guest puts on programs besides; it says so when it is ready."""
+    word = await bridge.first_word()
+    if word is None:
+        raise StepFailedError("starting the guest in a machine", bridge.last_words() or "it ended without a word")
+    if "failed" in word:
+        raise StepFailedError(str(word["failed"]), str(word.get("detail")))
+    return tuple(map(str, word["confined_by"]))
 
 
 def _send_start(bridge: Bridge, start: MachineStart) -> None:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-
-import anyio.to_thread
 
 from fumehood.backends.native.cell_spec import build_cell_spec
 from fumehood.backends.native.cells import CellPool, CellProcess
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.runs.answers import Answer, parse_answer
 from fumehood.backends.runs.link import GuestBusyError
-from fumehood.errors import StepFailedError
+from fumehood.concurrency.threads import run_whole
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.policy import Policy
@@ -29,6 +28,7 @@ from fumehood.tenant import LOCAL, Tenant
 
 MIB = 1024 * 1024
 _LAST_WORDS_BYTES = 4096
+_KILL_SECONDS = 5.0
 # Threads of QEMU's own; it cannot start another program anyway.
 _PROCESSES = 64
 # What it may write to files of its own, of which it has none; the state of a machine is such a file of ours.
@@ -88,16 +88,20 @@ def confining_policy(memory_bytes: int, cpus: float) -> Policy:
 
 def _start(cell: CellProcess, command: Sequence[str], descriptors: Sequence[int]) -> ConfinedProcess:
     with ExitStack() as stack:
+        failed = stack.enter_context(ExitStack())
         ours, theirs = wire.socket_pair()
+        failed.enter_context(ours)
         stack.enter_context(theirs)
         data = wire.sealed_file({**_HEADER, "arguments": list(command)}, b"")
         stack.callback(os.close, data)
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         stack.callback(os.close, nothing)
         words, their_words = os.pipe2(os.O_CLOEXEC)
+        failed.callback(os.close, words)
         stack.callback(os.close, their_words)
         os.set_blocking(words, False)
         workspace = cell.open_workspace()
+        failed.callback(cell.close_workspace, workspace)
         message: wire.Message = {
             "do": "run",
             "workspace": workspace,
@@ -108,18 +112,13 @@ def _start(cell: CellProcess, command: Sequence[str], descriptors: Sequence[int]
             "ports": [],
         }
         sent = (theirs.fileno(), data, nothing, their_words, their_words, *descriptors)
-        try:
-            while True:
-                try:
-                    cell.send(message, sent)
-                    break
-                except GuestBusyError:
-                    cell.wait_for_room()
-        except BaseException:
-            ours.close()
-            os.close(words)
-            cell.close_workspace(workspace)
-            raise
+        while True:
+            try:
+                cell.send(message, sent)
+                break
+            except GuestBusyError:
+                cell.wait_for_room()
+        failed.pop_all()
     return ConfinedProcess(cell, workspace, ours, words)
 
 
@@ -171,20 +170,33 @@ class ConfinedProcess:
             return
         self._is_closed = True
         assert self._ended is not None
-        if not self._ended.done():
-            # The cell kills the run, and answers when its process namespace is empty.
-            with suppress(OSError):
-                self._reply.send(b'{"do": "end"}')
-            await asyncio.wait([self._ended], timeout=_KILL_SECONDS)
+        try:
+            if not self._ended.done():
+                self._kill()
+                await asyncio.wait([self._ended], timeout=_KILL_SECONDS)
+        finally:
             if not self._ended.done():
                 asyncio.get_running_loop().remove_reader(self._reply.fileno())
+            self._release()
+
+    def abandon(self) -> None:
+        """`close` for one that was never watched. Blocks."""
+        self._kill()
+        poll = select.poll()
+        poll.register(self._reply, select.POLLIN)
+        poll.poll(_KILL_SECONDS * 1000)
+        self._release()
+
+    def _kill(self) -> None:
+        """The cell kills the run, and answers when its process namespace is empty."""
+        with suppress(OSError):
+            self._reply.send(b'{"do": "end"}')
+
+    def _release(self) -> None:
         self.last_words()
         self._reply.close()
         os.close(self._words)
         self._cell.close_workspace(self._workspace)
-
-
-_KILL_SECONDS = 5.0
 
 
 async def start_confined(
@@ -196,14 +208,12 @@ async def start_confined(
     cpus: float = 1.0,
     tenant: Tenant = LOCAL,
 ) -> ConfinedProcess:
-    """In a thread, because a cell may have to be started for it."""
+    """In a thread, because a cell may have to be started for it.
+
+    A caller that is cancelled, also by a timeout, waits for that thread all the same: it sends the descriptors, whose
+    numbers would be other files' if they were closed meanwhile, and what it has started has to be ended.
+    """
     start = partial(confinement.start, command, descriptors, memory_bytes, cpus, tenant)
-    process = await anyio.to_thread.run_sync(start)
+    process = await run_whole(start, ConfinedProcess.abandon)
     process.watch()
     return process
-
-
-def refuse_failed(answer: Answer | None, said: str) -> StepFailedError:
-    if answer and "failed" in answer:
-        return StepFailedError(answer["failed"], answer["detail"])
-    return StepFailedError("starting QEMU", said or "it ended without a word")

@@ -24,7 +24,9 @@ def packages_disk(packages: PackageFolder) -> Path:
     disk = folder / f"{packages.digest.replace(':', '-')}.erofs"
     with closing(lock_exclusive(folder / "lock")):
         if not disk.exists():
-            draft = Path(tempfile.mkstemp(prefix=".draft-", dir=folder)[1])
+            descriptor, name = tempfile.mkstemp(prefix=".draft-", dir=folder)
+            os.close(descriptor)
+            draft = Path(name)
             try:
                 write_erofs(Path(packages.path), draft)
                 draft.rename(disk)

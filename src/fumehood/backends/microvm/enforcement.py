@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fumehood.backends import enforcement, executables
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
+from fumehood.backends.microvm.acceleration import Acceleration
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
@@ -19,6 +20,7 @@ _ENFORCED = frozenset(
 )
 _RELAY = "a relay in the machine, over its serial port"
 BEST_LAYERS = ("Landlock",)
+_HARDWARE = "a machine with a kernel of its own, by hardware (KVM), in a QEMU that is itself in a native sandbox"
 _SOFTWARE = (
     "a machine with a kernel of its own, whose processor is QEMU's software: its makers do not treat errors there as "
     "errors of security, so QEMU itself is in a native sandbox"
@@ -32,7 +34,7 @@ def refuse_unknown(policy: Policy) -> None:
             "filesystem.mounts",
             backend=BACKEND,
             reason="a machine shares no folder with the host",
-            remedy="Write files into the workspace instead, or use backend: native.",
+            remedy="Upload files instead (`sandbox.files.upload`, `hood sandbox cp`), or use backend: native.",
         )
     enforcement.refuse_unknown(policy, _ENFORCED, BACKEND)
 
@@ -50,24 +52,35 @@ def refuse_host(facts: HostFacts) -> None:
 
 
 def decide(
-    policy: Policy, packages: PackageFolder | None, layers: tuple[str, ...], *, packages_in_image: bool
+    policy: Policy,
+    packages: PackageFolder | None,
+    acceleration: Acceleration,
+    layers: tuple[str, ...],
+    *,
+    packages_in_image: bool,
 ) -> EnforcementReport:
     """`layers` are what the guest puts on programs besides."""
     entries = (
+        _kernel(acceleration),
         *_isolation(layers),
         *enforcement.report_network(policy, _RELAY, _RELAY),
         *_packages(packages, packages_in_image),
         *_commands(policy, layers),
         *_limits(policy),
     )
-    remedy = "Turn strict off, or use backend: native, docker or gvisor."
+    remedy = "Turn strict off, use backend: native, docker or gvisor, or a host with KVM (`hood doctor` tries it)."
     enforcement.refuse_partial(policy, entries, BACKEND, remedy)
     return EnforcementReport(entries)
 
 
+def _kernel(acceleration: Acceleration) -> Enforcement:
+    if acceleration.accelerator == "kvm":
+        return Enforcement("kernel", _HARDWARE)
+    return Enforcement("kernel", f"{_SOFTWARE} ({acceleration.reason})", partial=True)
+
+
 def _isolation(layers: tuple[str, ...]) -> Iterator[Enforcement]:
     behind = ", ".join(layers) or "nothing behind it"
-    yield Enforcement("kernel", _SOFTWARE, partial=True)
     yield Enforcement("filesystem", f"a read-only disk of the machine's own, and no folder of the host ({behind})")
     yield Enforcement("filesystem.outputs", "file service in the machine, asked by the host for these paths alone")
     yield Enforcement("processes", "a machine of the sandbox's own")
@@ -104,9 +117,4 @@ def _limits(policy: Policy) -> Iterator[Enforcement]:
     yield Enforcement("resources.cpus", f"one processor at most, and the cpu cgroup of QEMU, {shared}")
     yield Enforcement("resources.disk", "tmpfs size, of each of /tmp, /var/tmp, /dev/shm and /run")
     yield Enforcement("resources.inodes", "tmpfs inode count")
-    yield Enforcement("resources.output", "counted by the host, which kills the run")
-    yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
-    yield Enforcement("resources.artifacts", "counted by the host")
-    yield Enforcement("resources.artifacts_size", "counted by the host before anything is read")
-    if policy.resources.cpu_time is not None:
-        yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
+    yield from enforcement.report_counted(policy)

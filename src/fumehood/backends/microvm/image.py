@@ -40,16 +40,27 @@ class MachineImage:
     languages: tuple[str, ...]
 
     @property
-    def kernel(self) -> Path:
-        return self.folder / KERNEL
+    def size_bytes(self) -> int:
+        return sum((self.folder / name).stat().st_size for name in (KERNEL, FIRST_FILES, ROOT))
 
-    @property
-    def first_files(self) -> Path:
-        return self.folder / FIRST_FILES
+    def open(self, name: str) -> int:
+        """A file of this very image, though another may have taken its folder's place since it was read.
 
-    @property
-    def root(self) -> Path:
-        return self.folder / ROOT
+        A template goes on with the disk that it was made with, or not at all.
+        """
+        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with open(os.open(FACTS, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder), encoding="utf-8") as stream:
+                found = json.load(stream)
+            if found["digest"] == self.digest:
+                return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise MachineImageMissingError(
+                f"the image {self.name!r} for machines cannot be read ({error}); {BUILD}."
+            ) from error
+        finally:
+            os.close(folder)
+        raise MachineImageMissingError(f"the image {self.name!r} for machines was replaced meanwhile; try again.")
 
 
 def machines_home(variables: Mapping[str, str]) -> Path:

@@ -1,7 +1,7 @@
 """The description of a machine, and the command line of QEMU for it. Pure, but for finding QEMU.
 
 Its devices are two read-only disks and two serial ports, and nothing else that the machine's own chipset does not
-bring: no network, no shared folder, no display, no clipboard. All files come as descriptors.
+bring: no network, no shared folder, no display, no clipboard. All files come as descriptors, KVM's device included.
 """
 
 from __future__ import annotations
@@ -17,23 +17,27 @@ from fumehood.errors import SandboxError
 from fumehood.frozen import frozen
 
 MIB = 1024 * 1024
-# Where QEMU finds what it was handed, after its standard streams.
+# Where QEMU finds what it was handed, after its standard streams; the device of KVM comes last, where it is used.
 RAM, RELAY, CONTROL, ERRORS, ROOT, PACKAGES, KERNEL, FIRST_FILES = range(3, 11)
 INSTALL = "`sudo apt-get install qemu-system-x86`"
+KVM_DEVICE = "/dev/kvm"
+Accelerator = Literal["kvm", "tcg"]
 _PROGRAM = "qemu-system-x86_64"
 # All that TCG has of it works, in every release; numeric libraries need no more.
 _SOFTWARE_CPU = "Nehalem"
 _TRANSLATION_MIB = 64
+# Of descriptors, beside those of the two disks.
+_KVM_SET = 3
 # What QEMU takes besides the machine's memory: itself, its translated code, and buffers.
 QEMU_MEMORY_BYTES = (_TRANSLATION_MIB + 128) * MIB
 # What the kernel and the guest of a machine take of its memory.
 GUEST_MEMORY_BYTES = 128 * MIB
 _SMALLEST_BYTES = 128 * MIB
 _QUIET = (
-    "quiet panic=-1 reboot=t tsc=reliable no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=0 "
-    # A processor of software does not speculate, and what stands against that would make every system call slow.
-    "mitigations=off"
+    "quiet panic=-1 reboot=t tsc=reliable no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=0"
 )
+# A processor of software does not speculate, and what stands against that would make every system call slow.
+_QUIET_IN_SOFTWARE = f"{_QUIET} mitigations=off"
 
 
 class MachineryMissingError(SandboxError):
@@ -54,13 +58,15 @@ class MachineDescription:
     """All that decides what a machine is like to its kernel. Two with equal descriptions can continue each other."""
 
     emulator: Emulator
-    accelerator: Literal["tcg"]
+    accelerator: Accelerator
     cpu: str
     ram_bytes: int
+    processor: str = ""
+    """The identity of the host's processor, where it is the machine's, too."""
 
     @property
     def digest(self) -> str:
-        words = (self.emulator.build, *qemu_argv(self, is_shared=True, is_restored=False))
+        words = (self.emulator.build, self.processor, *qemu_argv(self, boots=True))
         return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
@@ -80,20 +86,27 @@ def _build_of(path: str, size: int, changed_ns: int, inode: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def describe(emulator: Emulator, memory_bytes: int) -> MachineDescription:
-    """For programs with so much memory: its own is the next power of two, and what the guest takes."""
+def describe(emulator: Emulator, memory_bytes: int, processor: str | None = None) -> MachineDescription:
+    """For programs with so much memory: its own is the next power of two, and what the guest takes.
+
+    By hardware with the identity of the host's processor, by software without.
+    """
     ram = _SMALLEST_BYTES
     while ram < memory_bytes:
         ram *= 2
-    return MachineDescription(emulator, "tcg", _SOFTWARE_CPU, ram + GUEST_MEMORY_BYTES)
+    ram += GUEST_MEMORY_BYTES
+    if processor is None:
+        return MachineDescription(emulator, "tcg", _SOFTWARE_CPU, ram)
+    return MachineDescription(emulator, "kvm", "host", ram, processor)
 
 
-def qemu_argv(machine: MachineDescription, *, is_shared: bool, is_restored: bool) -> list[str]:
-    """`is_shared`: what it writes to its memory is written to the file. `is_restored`: it waits for a state."""
+def qemu_argv(machine: MachineDescription, *, boots: bool) -> list[str]:
+    """`boots`: what it writes to its memory is written to the file. Else the memory is its own, and it waits for a
+    state."""
     words = [machine.emulator.program, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]
     words += ["-M", "pc,memory-backend=ram,usb=off,vmport=off,hpet=off,smm=off,i8042=off"]
-    words += ["-accel", f"tcg,thread=multi,tb-size={_TRANSLATION_MIB}", "-cpu", machine.cpu, "-smp", "1"]
-    size, share = f"{machine.ram_bytes // MIB}M", "on" if is_shared else "off"
+    words += [*_acceleration(machine, boots=boots), "-cpu", machine.cpu, "-smp", "1"]
+    size, share = f"{machine.ram_bytes // MIB}M", "on" if boots else "off"
     words += ["-m", size]
     words += ["-object", f"memory-backend-file,id=ram,size={size},mem-path=/proc/self/fd/{RAM},share={share}"]
     # First, so that the guest's kernel counts it first.
@@ -110,7 +123,15 @@ def qemu_argv(machine: MachineDescription, *, is_shared: bool, is_restored: bool
         words += ["-blockdev", f"driver=raw,node-name={name},file={name}-file,read-only=on"]
         words += ["-device", f"virtio-blk-pci,drive={name}"]
     words += ["-chardev", f"socket,id=control,fd={CONTROL}", "-mon", "chardev=control,mode=control"]
-    if is_restored:
+    if not boots:
         return [*words, "-incoming", "defer"]
     words += ["-kernel", f"/proc/self/fd/{KERNEL}", "-initrd", f"/proc/self/fd/{FIRST_FILES}"]
-    return [*words, "-append", _QUIET]
+    return [*words, "-append", _QUIET if machine.accelerator == "kvm" else _QUIET_IN_SOFTWARE]
+
+
+def _acceleration(machine: MachineDescription, *, boots: bool) -> list[str]:
+    """QEMU has no file of the host by its name: one that cannot be handed KVM's device runs no machine with it."""
+    if machine.accelerator == "tcg":
+        return ["-accel", f"tcg,thread=multi,tb-size={_TRANSLATION_MIB}"]
+    descriptor = FIRST_FILES + 1 if boots else KERNEL
+    return ["-add-fd", f"fd={descriptor},set={_KVM_SET}", "-accel", f"kvm,device=/dev/fdset/{_KVM_SET}"]

@@ -11,6 +11,7 @@ from fumehood.errors import StepFailedError
 
 _MOST_LINE_BYTES = 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
+_SOON_SECONDS = 5.0
 _STEP = "controlling a machine"
 
 
@@ -29,9 +30,21 @@ class ControlChannel:
         """What QEMU returns; events in between are passed over."""
         return await self._ask(command, arguments, ())
 
+    async def call_soon(self, command: str) -> None:
+        """A caller waits for what comes after it: QEMU may be stopped, and would never answer."""
+        try:
+            async with asyncio.timeout(_SOON_SECONDS):
+                await self.call(command)
+        except TimeoutError as error:
+            raise StepFailedError(_STEP, f"{command}: QEMU does not answer") from error
+
     async def hand_over(self, name: str, descriptor: int) -> None:
         """A descriptor that later commands know by this name."""
         await self._ask("getfd", {"fdname": name}, (descriptor,))
+
+    async def without_memory(self) -> None:
+        """The states that follow are without the machine's memory, which is a file."""
+        await self.call("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
 
     async def migrate(self, command: str, uri: str) -> None:
         """Writes or reads the state of a machine, to the end."""
@@ -54,6 +67,7 @@ class ControlChannel:
                 return answer["return"]
             if "error" in answer:
                 raise StepFailedError(_STEP, f"{command}: {answer['error'].get('desc', 'no reason')}")
+            await asyncio.sleep(0)  # events that come as fast as they are read hold up nobody else, nor a deadline
 
     async def _next(self) -> dict[str, Any]:
         while b"\n" not in self._pending:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -17,29 +16,29 @@ import socket
 import tempfile
 import time
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 
-from fumehood.backends.microvm.confinement import Confinement, refuse_failed, start_confined
+from fumehood.backends.microvm.confinement import Confinement
 from fumehood.backends.microvm.image import MachineImage, make_folder
-from fumehood.backends.microvm.machine import QEMU_MEMORY_BYTES, MachineDescription, qemu_argv
+from fumehood.backends.microvm.launch import launch, memory_file, seal
+from fumehood.backends.microvm.machine import MIB, MachineDescription
 from fumehood.backends.microvm.qmp import ControlChannel
 from fumehood.backends.relay import bootstrap
+from fumehood.concurrency.threads import run_whole
 from fumehood.errors import StepFailedError
 from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.machine_spec import ENTRY
 from fumehood.host.folders import remove_folder
-from fumehood.host.locks import lock_exclusive
+from fumehood.host.locks import Lock, lock_exclusive
 
 RAM, STATE, FACTS = "ram", "state", "template.json"
-MIB = 1024 * 1024
-_BOOT_SECONDS = 180.0
+_BOOT_SECONDS = {"tcg": 180.0, "kvm": 30.0}
 _CHUNK_BYTES = 8 * MIB
 _MOST_ON_DISK = 8
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-_NO_PACKAGES_BYTES = MIB
 
 
 @frozen
@@ -83,17 +82,22 @@ class MachineTemplates:
 
     async def _make(self, key: str, image: MachineImage, machine: MachineDescription) -> MachineTemplate:
         folder = await anyio.to_thread.run_sync(make_folder, "templates")
-        found = await anyio.to_thread.run_sync(load_template, folder / key, machine)
+        load = partial(load_template, folder / key, machine)
+        found = await run_whole(load, _close)
         if found is not None:
             return found
-        lock = await anyio.to_thread.run_sync(lock_exclusive, folder / f"{key}.lock")
+        lock = await run_whole(partial(lock_exclusive, folder / f"{key}.lock"), Lock.close)
         with closing(lock):
             # Another process may have made it meanwhile.
-            found = await anyio.to_thread.run_sync(load_template, folder / key, machine)
+            found = await run_whole(load, _close)
             if found is not None:
                 return found
-            template = await _boot(self._confinement, image, machine)
-            await anyio.to_thread.run_sync(save_template, folder, key, template)
+            template = await boot(self._confinement, image, machine)
+            try:
+                await run_whole(partial(save_template, folder, key, template), lambda _: None)
+            except BaseException:
+                template.close()
+                raise
             return template
 
     async def close(self) -> None:
@@ -105,50 +109,41 @@ class MachineTemplates:
         self._open.clear()
 
 
-async def _boot(confinement: Confinement, image: MachineImage, machine: MachineDescription) -> MachineTemplate:
+def _close(template: MachineTemplate | None) -> None:
+    if template is not None:
+        template.close()
+
+
+async def boot(confinement: Confinement, image: MachineImage, machine: MachineDescription) -> MachineTemplate:
     """A machine from its first instruction to the moment at which its guest waits for what makes it a sandbox."""
     with ExitStack() as stack:
-        ram = os.memfd_create("ram", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        stack.callback(os.close, ram)
+        ram, state = memory_file(RAM, stack), memory_file(STATE, stack)
         os.ftruncate(ram, machine.ram_bytes)
-        state = os.memfd_create("state", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        stack.callback(os.close, state)
-        with ExitStack() as lines:
-            ours, theirs = socket_pairs(lines, 3)
-            disks = [open_file(image.root, lines), empty_disk(lines)]
-            files = [_in_memory(image.kernel, lines), _in_memory(image.first_files, lines)]
-            relay, control, errors = theirs
-            handed = [ram, relay.fileno(), control.fileno(), errors.fileno(), *disks, *files]
-            command = qemu_argv(machine, is_shared=True, is_restored=False)
-            memory = machine.ram_bytes + QEMU_MEMORY_BYTES
-            process = await start_confined(confinement, command, handed, memory_bytes=memory)
-            try:
-                for line in theirs:
-                    line.close()
-                async with asyncio.timeout(_BOOT_SECONDS):
-                    await _wait_prepared(ours[0], ours[2])
-                    channel = ControlChannel(ours[1])
-                    await channel.greet()
-                    await channel.call("stop")
-                    await channel.call(
-                        "migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}]
-                    )
-                    await channel.hand_over("state", state)
-                    await channel.migrate("migrate", "fd:state")
-            except TimeoutError as error:
-                raise StepFailedError("booting a machine", f"it was not ready after {_BOOT_SECONDS:.0f} s") from error
-            except (StepFailedError, ConnectionError) as error:
-                answer = await process.wait(1.0)
-                said = process.last_words()
-                if answer is None and not said:
-                    raise
-                raise refuse_failed(answer, said or str(error)) from error
-            finally:
-                await process.close()
+        emulation = await launch(confinement, machine, image, ram, boots=True)
+        try:
+            async with asyncio.timeout(_BOOT_SECONDS[machine.accelerator]):
+                await _wait_prepared(emulation.relay, emulation.errors)
+                await _keep_state(emulation.control, state)
+        except TimeoutError as error:
+            seconds = _BOOT_SECONDS[machine.accelerator]
+            raise StepFailedError("booting a machine", f"it was not ready after {seconds:.0f} s") from error
+        except StepFailedError as error:
+            raise await emulation.explained(error, 1.0) from error
+        finally:
+            await emulation.close()
         for descriptor in (ram, state):
-            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+            seal(descriptor)
         stack.pop_all()
     return MachineTemplate(machine, ram, state)
+
+
+async def _keep_state(channel: ControlChannel, state: int) -> None:
+    """All but the memory, which is in its file already."""
+    await channel.greet()
+    await channel.call("stop")
+    await channel.without_memory()
+    await channel.hand_over("state", state)
+    await channel.migrate("migrate", "fd:state")
 
 
 async def _wait_prepared(relay: socket.socket, errors: socket.socket) -> None:
@@ -156,9 +151,12 @@ async def _wait_prepared(relay: socket.socket, errors: socket.socket) -> None:
     loop, decoder = asyncio.get_running_loop(), frames.Decoder()
     program = bootstrap.program().encode()
     first = len(program).to_bytes(8, "big") + program + bootstrap.packed({"start": None}, ENTRY)
-    await loop.sock_sendall(relay, first)
+    with suppress(ConnectionError):  # which reading finds, too
+        await loop.sock_sendall(relay, first)
     while (message := decoder.next()) is None:
-        data = await loop.sock_recv(relay, 65536)
+        data = b""
+        with suppress(ConnectionError):  # QEMU has ended
+            data = await loop.sock_recv(relay, 65536)
         if not data:
             with suppress(BlockingIOError):
                 data = errors.recv(4096)
@@ -170,43 +168,6 @@ async def _wait_prepared(relay: socket.socket, errors: socket.socket) -> None:
         raise StepFailedError(str(header.get("failed")), str(header.get("detail")))
 
 
-def socket_pairs(stack: ExitStack, count: int) -> tuple[list[socket.socket], list[socket.socket]]:
-    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) for _ in range(count)]
-    for ours, theirs in pairs:
-        stack.enter_context(ours)
-        stack.enter_context(theirs)
-        ours.setblocking(False)
-    return [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
-
-
-def open_file(path: Path, stack: ExitStack) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, descriptor)
-    return descriptor
-
-
-def empty_disk(stack: ExitStack) -> int:
-    """In the place of packages, where there are none."""
-    descriptor = os.memfd_create("disk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    stack.callback(os.close, descriptor)
-    os.ftruncate(descriptor, _NO_PACKAGES_BYTES)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-    readable = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, readable)
-    return readable
-
-
-def _in_memory(path: Path, stack: ExitStack) -> int:
-    """A sealed copy: QEMU opens these by name, and in its sandbox has a name for memory alone."""
-    descriptor = os.memfd_create(path.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    stack.callback(os.close, descriptor)
-    content = memoryview(path.read_bytes())
-    while content:
-        content = content[os.write(descriptor, content) :]
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-    return descriptor
-
-
 # On disk.
 
 
@@ -214,17 +175,17 @@ def load_template(folder: Path, machine: MachineDescription) -> MachineTemplate 
     """None where there is none, or one that is not complete."""
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        if facts != {"ram_bytes": machine.ram_bytes, "state_bytes": (folder / STATE).stat().st_size}:
+        sizes = {"ram_bytes": (folder / RAM).stat().st_size, "state_bytes": (folder / STATE).stat().st_size}
+        if facts != sizes or sizes["ram_bytes"] != machine.ram_bytes:
             return None
         os.utime(folder / FACTS)  # the ones that were used last are kept
         with ExitStack() as stack:
             copies: list[int] = []
             for name in (RAM, STATE):
-                copies.append(os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
-                stack.callback(os.close, copies[-1])
+                copies.append(memory_file(name, stack))
                 with (folder / name).open("rb") as stream:
                     _copy_sparse(stream.fileno(), copies[-1])
-                fcntl.fcntl(copies[-1], fcntl.F_ADD_SEALS, _SEALS)
+                seal(copies[-1])
             stack.pop_all()
     except (OSError, ValueError):
         return None
@@ -242,6 +203,7 @@ def save_template(folder: Path, key: str, template: MachineTemplate) -> None:
                 (draft / name).chmod(0o400)
             facts = {"ram_bytes": template.machine.ram_bytes, "state_bytes": (draft / STATE).stat().st_size}
             (draft / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+            remove_folder(folder / key)  # what is there could not be loaded, and would stay for ever
             draft.rename(folder / key)
         except OSError:
             remove_folder(draft)

@@ -5,11 +5,13 @@ The run's own cgroups are made by the guest, inside the folder that is handed to
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -19,12 +21,16 @@ from fumehood.host import processes
 from fumehood.tenant import LOCAL, USUAL_CPU_WEIGHT, Tenant
 
 CONTROLLERS = ("memory", "pids", "cpu")
+_CPU_ACCOUNTING = "cpuacct"
+"""Version 1 counts processor time by itself, often in a hierarchy of its own; version 2 does so in every group."""
 _TENANTS = "fumehood"
 """The cgroup of all tenants: theirs are in it, and their cells in those."""
 _USUAL_CPU_SHARES = 1024
 # Of version 1; the first is missing where the kernel does not count swap.
 _WITH_SWAP, _WITHOUT_SWAP = "memory.memsw.limit_in_bytes", "memory.limit_in_bytes"
 _ATTEMPTS = 10
+_REMOVED_MEANWHILE = (errno.ENOENT, errno.ENODEV, errno.EEXIST, errno.EINVAL)
+"""What is said of a tenant's group that another process removes at this moment, because it is empty, or makes anew."""
 _NAME = re.compile(r"fumehood-(?P<process>\d+)-(?P<started>\d+)-(?P<namespace>\w+)-\d+")
 
 
@@ -76,7 +82,8 @@ def _hierarchy(mountinfo_line: str, own_paths: dict[str, str]) -> Hierarchy | No
     mount_root, mount_point = fields.split()[3:5]
     kind, _, options = tail.split()[:3]
     if kind == "cgroup":
-        controllers = tuple(name for name in CONTROLLERS if name in options.split(",") and name in own_paths)
+        wanted = (*CONTROLLERS, _CPU_ACCOUNTING)
+        controllers = tuple(name for name in wanted if name in options.split(",") and name in own_paths)
         if not controllers:
             return None
         return Hierarchy(1, controllers, _place(mount_point, mount_root, own_paths[controllers[0]]))
@@ -126,9 +133,22 @@ def _make_tenant_group(hierarchy: Hierarchy, tenant: Tenant) -> None:
         folder.mkdir(exist_ok=True)
         if hierarchy.version == 2:
             (folder / "cgroup.subtree_control").write_text(" ".join(f"+{n}" for n in hierarchy.controllers))
-    for name, value in _tenant_settings(hierarchy, tenant):
-        if name != _WITH_SWAP or (hierarchy.parent / name).exists():
-            (hierarchy.parent / name).write_text(value)
+    # Neither a tenant's group nor that of all tenants stays: an empty one is removed, and its lock with it.
+    with _alone_in(hierarchy.parent.parent.parent):
+        for name, value in _tenant_settings(hierarchy, tenant):
+            if name != _WITH_SWAP or (hierarchy.parent / name).exists():
+                (hierarchy.parent / name).write_text(value)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two limits that depend on each other are set by one process at a time: the kernel refuses a mixture."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _tenant_settings(hierarchy: Hierarchy, tenant: Tenant) -> Iterator[tuple[str, str]]:
@@ -184,8 +204,8 @@ class CellCgroups:
                 _make_tenant_group(hierarchy, self._tenant)
                 folder.mkdir()
                 return
-            except FileNotFoundError:
-                if attempt == 0:
+            except OSError as error:
+                if attempt == 0 or error.errno not in _REMOVED_MEANWHILE:
                     raise
 
     def entrances(self) -> list[Path]:

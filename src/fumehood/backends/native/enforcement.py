@@ -115,12 +115,7 @@ def _limits(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:
     yield _processes(facts)
     yield Enforcement("resources.disk", "tmpfs size")
     yield Enforcement("resources.inodes", "tmpfs inode count")
-    yield Enforcement("resources.output", "counted by the host, which kills the run")
-    yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
-    yield Enforcement("resources.artifacts", "counted by the host")
-    yield Enforcement("resources.artifacts_size", "counted by the host before anything is read")
-    if policy.resources.cpu_time is not None:
-        yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
+    yield from enforcement.report_counted(policy)
 
 
 def _files(facts: HostFacts) -> Enforcement:

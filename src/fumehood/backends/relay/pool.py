@@ -85,8 +85,7 @@ class GuestPool(Generic[Guest]):
         self._filling.add(key)
         try:
             await asyncio.sleep(_REFILL_DELAY_SECONDS)
-            guest = await start()
-            await guest.rest()
+            guest = await self._rested(start)
         except FumehoodError:
             return  # opening the next sandbox fails in the same way, and raises the error
         finally:
@@ -99,6 +98,15 @@ class GuestPool(Generic[Guest]):
             _, (oldest, _) = self._spares.popitem(last=False)
             self.discard(oldest)
         asyncio.get_running_loop().call_later(SPARE_SECONDS, self._expire, key, guest)
+
+    async def _rested(self, start: Callable[[], Awaitable[Guest]]) -> Guest:
+        guest = await start()
+        try:
+            await guest.rest()
+        except BaseException:
+            self.discard(guest)
+            raise
+        return guest
 
     def _expire(self, key: str, guest: Guest) -> None:
         if key in self._spares and self._spares[key][0] is guest:

@@ -29,6 +29,8 @@ _TROUBLE: dict[str, Any] = {
     "refused_processes": (int, type(None)),
 }
 _REFUSALS = (_FAILED, {"refused": str})
+# What every table, log and sum of these takes; more than any machine has. NaN is no number of this kind either.
+_MOST = 2**53
 _MISFORMED = {"failed": "reading a guest's answer", "detail": "it is not in the format"}
 
 
@@ -69,5 +71,10 @@ def _has(value: Any, form: dict[str, Any]) -> bool:
     return (
         isinstance(value, dict)
         and value.keys() == form.keys()
-        and all(isinstance(value[name], kinds) for name, kinds in form.items())
+        and all(isinstance(value[name], kinds) and _is_plain(value[name]) for name, kinds in form.items())
     )
+
+
+def _is_plain(value: Any) -> bool:
+    """Numbers are counts, which others add up: none of them takes anything away from a sum, or makes it useless."""
+    return not isinstance(value, int | float) or 0 <= value <= _MOST

@@ -104,7 +104,9 @@ class RunSession:
         while self._io.usage is None and self.is_alive:
             await self.step()
         total = self._io.usage["cpu_ms"] if self._io.usage else self._used_cpu_ms
-        used, self._used_cpu_ms = total - self._used_cpu_ms, total
+        # A guest that says less than before gets nothing back.
+        used = max(0.0, total - self._used_cpu_ms)
+        self._used_cpu_ms += used
         return used
 
     async def end(self) -> bool:

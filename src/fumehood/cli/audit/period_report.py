@@ -26,6 +26,7 @@ exit code: 0, or 1 when something in the log was changed.
 """
 _COLUMNS = ("section", "time", "record", "who", "kind", "what", "count")
 _DAY = ("sandboxes", "runs", "not successful", "denials", "approvals asked")
+_STDOUT = "-"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -38,16 +39,20 @@ def add_verbs(verbs: Verbs) -> None:
     )
     report.add_argument("--since", metavar="TIME", default="30d", help="not before this time (30d)")
     report.add_argument("--until", metavar="TIME", help="before this time (now)")
-    report.add_argument("--output", metavar="FILE", default="audit-report.html", help="the page (audit-report.html)")
-    report.add_argument("--csv", metavar="FILE", help="also the table")
+    report.add_argument(
+        "--output", metavar="FILE", default="audit-report.html", help="the page (audit-report.html; - for stdout)"
+    )
+    report.add_argument("--csv", metavar="FILE", help="also the table (- for stdout)")
     report.set_defaults(act=_report, kind=None, run=None, sandbox=None, status=None)
 
 
 def _report(chosen: Arguments) -> int:
     from fumehood.audit.period import summarise
 
-    verified = check(place(chosen), None, [])
     asked = query(chosen)
+    if asked.since and asked.until and asked.until <= asked.since:
+        raise UsageError(f"--until {chosen.until} is not after --since {chosen.since}: there is nothing between them")
+    verified = check(place(chosen), None, [])
     with closing(open_store(place(chosen))) as store:
         period = summarise(store.find(asked))
     title = f"Audit report, {(asked.since or '')[:10]} to {(asked.until or 'now')[:10]}"
@@ -55,11 +60,15 @@ def _report(chosen: Arguments) -> int:
     _write(output, _page(title, period, verified))
     if chosen.csv is not None:
         _write(chosen.csv, _table(period))
-    say(f"{period.records} records, {sum(period.runs.values())} runs, {sum(period.denials.values())} denials: {output}")
+    counts = f"{period.records} records, {sum(period.runs.values())} runs, {sum(period.denials.values())} denials"
+    say(counts if output == _STDOUT else f"{counts}: {output}")
     return 0 if verified.ok else exitcodes.PROBLEM_FOUND
 
 
 def _write(path: str, content: str) -> None:
+    if path == _STDOUT:
+        print(content, end="")
+        return
     try:
         Path(path).write_text(content, encoding="utf-8")
     except OSError as error:
@@ -73,12 +82,16 @@ def _page(title: str, period: Period, verified: Report) -> str:
     problems = [text(problem) for problem in problems_in_words(verified)]
     runs = [(status, cause, count) for (status, cause), count in period.runs.most_common()]
     denials = [(kind, what, count) for (kind, what), count in period.denials.most_common()]
-    policies = [(name or "unnamed", digest, count) for (name, digest), count in period.policies.most_common()]
+    policies = [
+        (name or "unnamed", digest, _minute(period.first_uses[name, digest]), count)
+        for (name, digest), count in period.policies.most_common()
+    ]
     days = [(day, *(counts[name] for name in _DAY)) for day, counts in sorted(period.days.items())]
     facts = [
         ("log", verified.log),
         ("records of the period", f"{period.records} (numbers {period.first} to {period.last})"),
         ("records verified", f"{verified.records}, signed up to number {verified.signed}"),
+        *_unsigned(verified),
         ("processor time of runs", f"{period.cpu_us / 1e6:.1f} s"),
         ("approvals", f"{period.asked} asked, {len(period.answers)} answered or expired"),
     ]
@@ -92,13 +105,23 @@ def _page(title: str, period: Period, verified: Report) -> str:
         f"<h2>Denials</h2>{table(('kind', 'what', 'count'), denials)}",
         f"<h2>Approvals</h2>{table(('time', 'record', 'who', 'kind', 'what'), map(_row, period.answers))}",
         f"<h2>Changes</h2>{table(('time', 'record', 'who', 'kind', 'what'), map(_row, period.changes))}",
-        f"<h2>Policies</h2>{table(('name', 'digest', 'sandboxes'), policies)}",
+        f"<h2>Policies</h2>{table(('name', 'digest', 'first used', 'sandboxes'), policies)}",
     ]
     return page(title, parts)
 
 
+def _unsigned(verified: Report) -> Iterator[tuple[str, str]]:
+    """What is in the chain alone could have been written anew by someone who can write to the folder."""
+    if newer := verified.last - verified.signed:
+        yield "not signed yet", f"the newest {newer}, until the next checkpoint (hood audit checkpoint makes one)"
+
+
 def _row(one: Happening) -> tuple[str | int, ...]:
-    return one.time[:19].replace("T", " "), one.seq, one.who, one.kind, one.what
+    return _minute(one.time), one.seq, one.who, one.kind, one.what
+
+
+def _minute(time: str) -> str:
+    return time[:19].replace("T", " ")
 
 
 def _table(period: Period) -> str:
@@ -117,7 +140,7 @@ def _lines(period: Period) -> Iterator[tuple[str | int, ...]]:
     for (kind, what), count in sorted(period.denials.items()):
         yield "denial", "", "", "", kind, what, count
     for (name, digest), count in sorted(period.policies.items()):
-        yield "policy", "", "", "", name, digest, count
+        yield "policy", period.first_uses[name, digest], "", "", name, digest, count
     for section, happenings in (("approval", period.answers), ("change", period.changes)):
         yield from ((section, one.time, one.seq, one.who, one.kind, one.what, 1) for one in happenings)
 

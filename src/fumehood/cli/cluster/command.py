@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fumehood.cli.arguments import Parser
+from fumehood.cli.log_output import show_warnings
 from fumehood.cli.output import say
+from fumehood.cluster.folder import AUTHORITY, FOLDER, NATS, SERVER_FILE, WORKER_FILE
 from fumehood.errors import LostError, UsageError
 from fumehood.host.folders import user_folder
 from fumehood.policy import read_seconds
@@ -91,6 +93,7 @@ def execute(arguments: list[str]) -> int:
 
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
     require_extra()
+    show_warnings()
     return chosen.act(chosen)
 
 
@@ -103,13 +106,12 @@ def cluster_folder(chosen: str | None) -> Path:
 def _authority(chosen: Arguments) -> ClusterAuthority:
     from fumehood.cluster.authority import ClusterAuthority
 
-    return ClusterAuthority(cluster_folder(chosen.folder) / "authority")
+    return ClusterAuthority(cluster_folder(chosen.folder) / AUTHORITY)
 
 
 def _init(chosen: Arguments) -> int:
-    from fumehood.cluster.authority import FOLDER, ClusterAuthority
+    from fumehood.cluster.authority import ClusterAuthority
     from fumehood.cluster.nats_config import write_config
-    from fumehood.server.fleet.fleet import SERVER_FILE
     from fumehood.server.settings import split_address
 
     if chosen.here == bool(chosen.host):
@@ -122,8 +124,8 @@ def _init(chosen: Arguments) -> int:
         raise UsageError(f"--listen: {error}") from None
     folder = cluster_folder(chosen.folder)
     FOLDER.make(folder)
-    authority = ClusterAuthority.create(folder / "authority", [f"tls://{host}:{port}" for host in hosts])
-    config = write_config(authority, folder / "nats", listen, hosts)
+    authority = ClusterAuthority.create(folder / AUTHORITY, [f"tls://{host}:{port}" for host in hosts])
+    config = write_config(authority, folder / NATS, listen, hosts)
     authority.make_member("server", "server").write(folder / SERVER_FILE)
     say("the cluster is there. To go on, each in a terminal of its own:")
     print(
@@ -144,9 +146,7 @@ def _token(chosen: Arguments) -> int:
 
 
 def _join(chosen: Arguments) -> int:
-    from fumehood.cluster.authority import FOLDER
     from fumehood.cluster.join import join_cluster
-    from fumehood.server.fleet.fleet import SERVER_FILE
 
     folder = cluster_folder(chosen.folder)
     FOLDER.make(folder)
@@ -174,9 +174,6 @@ def _credentials(chosen: Arguments) -> int:
     return 0
 
 
-WORKER_FILE = "worker.creds"
-
-
 def _status(chosen: Arguments) -> int:
     authority = _authority(chosen)
     for member in sorted(authority.members(), key=lambda each: each.id):
@@ -189,7 +186,6 @@ def _status(chosen: Arguments) -> int:
 async def _probe(folder: Path) -> str:
     from fumehood.cluster.connection import close, connect
     from fumehood.cluster.credentials import MemberCredentials
-    from fumehood.server.fleet.fleet import SERVER_FILE
 
     try:
         client = await connect(MemberCredentials.read(folder / SERVER_FILE), is_observer=True)

@@ -6,15 +6,21 @@ import argparse
 import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fumehood import __version__
 from fumehood.cli.arguments import Parser
-from fumehood.cli.cluster.command import WORKER_FILE, cluster_folder
+from fumehood.cli.cluster.command import cluster_folder
+from fumehood.cli.commands import UncollectedImports
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.log_output import show_warnings
 from fumehood.cli.output import say
+from fumehood.cluster.folder import FOLDER, WORKER, WORKER_FILE
 from fumehood.errors import UsageError
 from fumehood.policy import read_seconds
+
+if TYPE_CHECKING:
+    from fumehood.cluster.worker import ClusterWorker
 
 _DETAILS = """\
 The first time, --join brings a token of `hood cluster token`; credentials are
@@ -53,11 +59,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def execute(arguments: list[str]) -> int:
-    from fumehood.backends.native.delegation import use_delegated_cgroup
     from fumehood.cluster.connection import require_extra
 
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
     require_extra()
+    with UncollectedImports():
+        from fumehood.backends.native.delegation import use_delegated_cgroup
+        from fumehood.cluster.worker import ClusterWorker
     slots = (os.cpu_count() or 1) * _SLOTS_OF_CORE if chosen.slots is None else chosen.slots
     if slots < 1:
         raise UsageError("--slots: at least one")
@@ -67,7 +75,7 @@ def execute(arguments: list[str]) -> int:
     labels = dict(_label(text) for text in chosen.label)
     use_delegated_cgroup()
     show_warnings()
-    return asyncio.run(_work(chosen, slots, labels, Interruption()))
+    return asyncio.run(_work(ClusterWorker, chosen, slots, labels, Interruption()))
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -77,11 +85,11 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-async def _work(chosen: Arguments, slots: int, labels: dict[str, str], interruption: Interruption) -> int:
-    from fumehood.cluster.authority import FOLDER
+async def _work(
+    worker_of: type[ClusterWorker], chosen: Arguments, slots: int, labels: dict[str, str], interruption: Interruption
+) -> int:
     from fumehood.cluster.credentials import MemberCredentials
     from fumehood.cluster.join import join_cluster
-    from fumehood.cluster.worker import ClusterWorker
     from fumehood.cluster.worker_service import WorkerOffer
 
     folder = cluster_folder(chosen.folder)
@@ -93,7 +101,7 @@ async def _work(chosen: Arguments, slots: int, labels: dict[str, str], interrupt
     elif not path.exists():
         raise UsageError(f"there are no credentials in {folder}; bring a token with --join")
     offer = WorkerOffer(slots, tuple(chosen.backend or ["native"]), labels, __version__)
-    worker = ClusterWorker(MemberCredentials.read(path), folder / "worker", offer)
+    worker = worker_of(MemberCredentials.read(path), folder / WORKER, offer)
     signals = 0
     running = asyncio.ensure_future(
         worker.run(read_seconds(chosen.drain, "--drain"), lambda: say(f"worker {worker.name} is ready"))

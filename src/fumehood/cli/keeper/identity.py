@@ -1,4 +1,4 @@
-"""What the kernel grants to a process and holds it to: the keeper serves a client for which all of it is the same.
+"""Compares the rights and limits of a client with those of the keeper, which serves a client that has the same.
 
 A run is done with the rights of the keeper. For a client in a container, under `sudo -g`, `ulimit`, `nice`, `chroot`,
 `setpriv` or `systemd-run` those would be other rights than its own: it does its run itself.
@@ -23,34 +23,34 @@ _FILES = ("cgroup", "limits", "oom_score_adj", "personality", "attr/current")
 _MOST_BYTES = 64 * 1024
 
 
-class StrangerError(Exception):
-    """A client that the keeper does not serve; says why."""
+class ClientRefusedError(Exception):
+    """The keeper does not serve this client; the message is the reason."""
 
 
-def refuse_strangers(connection: socket.socket) -> None:
-    """Raises StrangerError unless the process that connected is there, and has the rights that this process has."""
+def check_client(connection: socket.socket) -> None:
+    """Raises ClientRefusedError unless the process that connected is alive and has the rights of this process."""
     try:
         process, user, descriptor = peer_of(connection)
         try:
             if user != os.getuid():
-                raise StrangerError("another user")
-            refuse_other_rights(rights(process), rights(os.getpid()))
+                raise ClientRefusedError("another user")
+            compare_rights(rights(process), rights(os.getpid()))
             # Its number could be another process's by now, and what was read another's rights.
             if not is_alive(descriptor):
-                raise StrangerError("the client has ended")
+                raise ClientRefusedError("the client has ended")
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise StrangerError(f"the client cannot be looked at: {error.strerror}") from error
+        raise ClientRefusedError(f"the client cannot be looked at: {error.strerror}") from error
 
 
-def refuse_other_rights(theirs: dict[str, str], own: dict[str, str]) -> None:
+def compare_rights(theirs: dict[str, str], own: dict[str, str]) -> None:
     for name in own.keys() | theirs.keys():
         if theirs.get(name) != own.get(name):
-            raise StrangerError(f"another {name}")
+            raise ClientRefusedError(f"another {name}")
     # A process without privileges needs this bit to restrict itself, by Landlock too, which is seen nowhere else.
     if theirs.get("NoNewPrivs") != "0":
-        raise StrangerError("a client that restricts itself")
+        raise ClientRefusedError("a client that restricts itself")
 
 
 def rights(process: int) -> dict[str, str]:

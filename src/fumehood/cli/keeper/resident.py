@@ -1,4 +1,4 @@
-"""The resident: accepts clients, compares them with itself, gives each a worker, and passes their messages on.
+"""The resident process: accepts clients, compares their rights with its own, assigns each a worker, relays messages.
 
 One thread that never blocks, because all clients wait for it. It holds a lock as long as it lives, so there is one for
 each user, interpreter and installation; it ends when it was not needed for a while, or when its code on the disk has
@@ -22,14 +22,14 @@ import fumehood_client
 from fumehood import __version__
 from fumehood.cli.keeper import worker
 from fumehood.cli.keeper.code_on_disk import CodeOnDisk
-from fumehood.cli.keeper.identity import StrangerError, refuse_strangers
+from fumehood.cli.keeper.identity import ClientRefusedError, check_client
 from fumehood.guest.contract import wire
 
 _IDLE_SECONDS = 600.0
 _SPARE_SECONDS = 60.0
 """How long a worker is kept that is not the only one."""
-_SILENCE_SECONDS = 10.0
-"""How long a client may take until it has said what it wants, and a worker until it has ended a run without client."""
+_REPLY_SECONDS = 10.0
+"""How long a client may take to send its request, and a worker to end a run whose client is gone."""
 _MOST_WORKERS = 8
 _MOST_RUNS = 1000
 """How many runs a worker does. What it has read of the machine, such as certificates, does not grow old in it."""
@@ -132,14 +132,14 @@ class Resident:
     def serve(self) -> None:
         """Until it is stopped and no run is under way, or was idle for long."""
         while self._workers and (self._clients or self._is_busy() or not self._is_ending):
-            for descriptor, _ in self._poll.poll(self._patience() * 1000):
+            for descriptor, _ in self._poll.poll(self._poll_seconds() * 1000):
                 if descriptor == self._listener.fileno():
                     self._accept()
                 elif descriptor in self._clients:
-                    self._hear_client(self._clients[descriptor])
+                    self._read_client(self._clients[descriptor])
                 elif descriptor in self._workers:
-                    self._hear_worker(self._workers[descriptor])
-            self._end_what_is_late()
+                    self._read_worker(self._workers[descriptor])
+            self._end_overdue()
 
     def _is_busy(self) -> bool:
         """Whether a worker has a run, also one whose client is gone: it is ended first."""
@@ -172,19 +172,19 @@ class Resident:
             each.close()
         os.close(self._lock)
 
-    def _patience(self) -> float:
-        """Until something may be late."""
+    def _poll_seconds(self) -> float:
+        """How long to wait for messages: until something may be overdue."""
         waits = any(not client.is_running for client in self._clients.values()) or len(self._workers) > 1
         return 1.0 if waits or any(each.is_busy and not each.client for each in self._workers.values()) else 30.0
 
-    def _end_what_is_late(self) -> None:
+    def _end_overdue(self) -> None:
         now = time.monotonic()
         for client in list(self._clients.values()):
-            if not client.is_running and now - client.since > _SILENCE_SECONDS:
+            if not client.is_running and now - client.since > _REPLY_SECONDS:
                 self._drop(client)
         for each in list(self._workers.values()):
             late = now - each.since
-            if each.is_busy and not each.client and late > _SILENCE_SECONDS:
+            if each.is_busy and not each.client and late > _REPLY_SECONDS:
                 each.signal(signal.SIGKILL)
             elif not each.is_busy and late > _SPARE_SECONDS and len(self._workers) > 1:
                 self._end_worker(each)
@@ -207,17 +207,17 @@ class Resident:
             self._clients[connection.fileno()] = ClientConnection(connection)
             self._poll.register(connection, select.POLLIN)
 
-    def _hear_client(self, client: ClientConnection) -> None:
+    def _read_client(self, client: ClientConnection) -> None:
         try:
             message, descriptors = wire.receive(client.connection)
         except (OSError, ValueError):
             message, descriptors = None, []
         try:
-            self._obey(client, message or {}, descriptors)
+            self._handle(client, message or {}, descriptors)
         finally:
             wire.close_all(descriptors)
 
-    def _obey(self, client: ClientConnection, message: wire.Message, descriptors: list[int]) -> None:
+    def _handle(self, client: ClientConnection, message: wire.Message, descriptors: list[int]) -> None:
         match message:
             case {"do": "ask"} if not client.worker:
                 self._assign(client)
@@ -229,7 +229,7 @@ class Resident:
                 client.worker.served += 1
                 self._served += 1
                 client.worker.send({"do": "go"})
-            case {"do": "signal", "number": int(number)} if client.worker and number in _FORWARDED:
+            case {"do": "signal", "number": int(number)} if client.worker and client.has_sent and number in _FORWARDED:
                 client.worker.signal(number)
             case {"do": "status"}:
                 client.send(self._status())
@@ -255,8 +255,8 @@ class Resident:
         """Gives the client a worker that is free, or a new one, before there is any descriptor that it could keep."""
         self._needed = time.monotonic()
         try:
-            refuse_strangers(client.connection)
-        except StrangerError as error:
+            check_client(client.connection)
+        except ClientRefusedError as error:
             self._refuse(client, str(error))
             return
         if self._code.has_changed():
@@ -304,22 +304,23 @@ class Resident:
         client.forget_proof()
         self._needed = time.monotonic()
 
-    def _hear_worker(self, each: Worker) -> None:
+    def _read_worker(self, each: Worker) -> None:
         try:
             message, _ = wire.receive(each.channel)
         except OSError:
             message = None
         match message:
             case None:
-                self._bury(each)
+                self._remove_worker(each)
             case {"ready": True}:
                 if each.client:
                     each.client.send(message)
             case _:
-                self._conclude(each, message)
+                self._finish_run(each, message)
 
-    def _conclude(self, each: Worker, answer: wire.Message) -> None:
-        """The worker has given its last answer to its client, and is free."""
+    def _finish_run(self, each: Worker, answer: wire.Message) -> None:
+        """Passes the last answer on to the client; the worker is free."""
+        each.signal(signal.SIGCONT)  # the client may have stopped it at the very end
         each.is_busy, each.since = False, time.monotonic()
         client, each.client = each.client, None
         if client:
@@ -334,8 +335,8 @@ class Resident:
         """It ends when it finds its channel closed; it has no run."""
         each.channel.shutdown(socket.SHUT_WR)
 
-    def _bury(self, each: Worker) -> None:
-        """A worker that has ended. A client that it had finds its connection closed."""
+    def _remove_worker(self, each: Worker) -> None:
+        """Once it has ended. A client that it had finds its connection closed."""
         del self._workers[each.channel.fileno()]
         self._poll.unregister(each.channel)
         each.channel.close()

@@ -65,7 +65,7 @@ def _serve(channel: socket.socket, prestart: Prestart) -> None:
         if message != {"do": "run"}:
             continue  # the client went away before it was answered
         try:
-            answer = _do(channel, Request.read(descriptors), prestart)
+            answer = _perform_request(channel, Request.read(descriptors), prestart)
         except (ValueError, OSError) as error:
             answer = {"no": f"the request cannot be read: {error}"}
         finally:
@@ -73,9 +73,9 @@ def _serve(channel: socket.socket, prestart: Prestart) -> None:
         wire.send(channel, answer)
 
 
-def _do(channel: socket.socket, request: Request, prestart: Prestart) -> wire.Message:
+def _perform_request(channel: socket.socket, request: Request, prestart: Prestart) -> wire.Message:
     """The last answer to the client."""
-    with _surroundings(request):
+    with _client_process_state(request):
         task = _read_task(request.arguments)
         if reason := _reason_against(task, request.arguments):
             return {"no": reason}
@@ -121,7 +121,7 @@ def _is_own_to_process(path: str) -> bool:
 
 
 @contextmanager
-def _surroundings(request: Request) -> Iterator[None]:
+def _client_process_state(request: Request) -> Iterator[None]:
     """The client's folder, environment and mask are the process's."""
     os.fchdir(request.folder)
     os.environb.clear()

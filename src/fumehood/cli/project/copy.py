@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fumehood.backends.languages import find_language
 from fumehood.characters import one_line
-from fumehood.cli.output import GREEN, RED, YELLOW, say
+from fumehood.cli.output import GREEN, RED, YELLOW, paint, say
 from fumehood.cli.project.difference import Differences, Shown
 from fumehood.cli.project.folder import ProjectFolder
 from fumehood.cli.project.write_back import (
@@ -145,7 +145,7 @@ class ProjectCopy:
         for change in taken:
             for text, colour in _picture(tree, change, differences):
                 with suppress(OSError):
-                    os.write(2, f"{_paint(text, colour)}\n".encode("utf-8", "backslashreplace"))
+                    os.write(2, f"{paint(text, colour, 2)}\n".encode("utf-8", "backslashreplace"))
 
     async def _write(self, tree: FolderTree, taken: list[ProjectChange]) -> None:
         conflicts: list[str] = []
@@ -170,11 +170,6 @@ class ProjectCopy:
     def _tell(self, line: str) -> None:
         if not self._quiet:
             say(line)
-
-
-def _paint(text: str, colour: str) -> str:
-    is_coloured = colour and os.isatty(2) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return f"\x1b[{colour}m{text}\x1b[0m" if is_coloured else text
 
 
 def _picture(tree: FolderTree, change: ProjectChange, differences: Differences) -> list[Shown]:

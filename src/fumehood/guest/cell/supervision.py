@@ -244,7 +244,8 @@ class Run:
     def _send_usage(self) -> None:
         """What the session has used since its start, by the kernel's count."""
         assert self.reply is not None
-        cpu_seconds = time.clock_gettime(~self._process << 3 | _CPU_CLOCK_OF_PROCESS)
+        own_seconds = time.clock_gettime(~self._process << 3 | _CPU_CLOCK_OF_PROCESS)
+        cpu_seconds = max(own_seconds, self._cgroups.cpu_seconds())
         peak = self._cgroups.peak_memory_bytes() or peak_memory_bytes(self._process)
         usage = {"cpu_ms": cpu_seconds * 1000, "peak_memory_bytes": peak}
         with suppress(OSError):  # the host is gone, which the next turn notices
@@ -259,7 +260,8 @@ class Run:
         outcome: dict[str, Any] = {
             "status": status if ended_by == "exit" else None,
             "ended_by": ended_by,
-            "cpu_ms": death.cpu_us / 1000,
+            # What it has waited for is all that its own death tells.
+            "cpu_ms": max(death.cpu_us / 1000, self._cgroups.cpu_seconds() * 1000),
             "peak_memory_bytes": self._cgroups.peak_memory_bytes() or death.peak_memory_kib * 1024,
             "trouble": None if status == 0 else self._trouble(others),
         }

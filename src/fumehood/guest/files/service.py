@@ -33,6 +33,7 @@ from .removal import remove_tree
 from .resolution import ChangedError, Follow, OutsideError, RootFolder, Spot, find
 
 _CHUNK_BYTES = 1024 * 1024
+_FIRST_CHUNK_BYTES = 64 * 1024
 _TMP = "/tmp"
 _LOOK_SECONDS, _PAUSES_PER_LOOK = 0.1, 10.0
 
@@ -214,15 +215,16 @@ class _Service:
     def _read(self, header: frames.Header) -> frames.Header:
         if header.get("saves", False):
             return self._read_for_saving(header)
-        return self._go_through(header, lambda chunk: self._host.send({"data": True}, chunk))
+        return self._go_through(header, lambda chunk, size: self._host.send({"data": True, "of": size}, chunk))
 
     def _digest(self, header: frames.Header) -> frames.Header:
-        return self._go_through(header, lambda chunk: None)
+        return self._go_through(header, lambda chunk, size: None)
 
     def _read_for_saving(self, header: frames.Header) -> frames.Header:
         """Also a file that its owner may not read. The host computes the digest that counts, so none is sent."""
         with self._find(header, Follow.NONE) as spot, _opened_for_saving(spot) as file:
-            return {"size": sum(map(self._send_data, _chunks(file, header["limit"])))}
+            size = _checked_size(file, header["limit"])
+            return {"size": sum(map(self._send_data, _chunks(file, size, size)))}
 
     def _send_data(self, chunk: memoryview) -> int:
         self._host.send({"data": True}, chunk)
@@ -249,28 +251,37 @@ class _Service:
             # A large folder must not cost the sandbox all of its time.
             self._host.pause(max(_LOOK_SECONDS, _PAUSES_PER_LOOK * (now - begun)))
 
-    def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
-        digest, size = sha256(), 0
+    def _go_through(self, header: frames.Header, use: Callable[[memoryview, int], None]) -> frames.Header:
+        """`use` gets each chunk, and the size of the whole."""
+        digest, seen = sha256(), 0
         with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
-            for chunk in _chunks(file, header["limit"]):
-                use(chunk)  # first, so that the host has something to do meanwhile
+            size = _checked_size(file, header["limit"])
+            for chunk in _chunks(file, size, _FIRST_CHUNK_BYTES):
+                use(chunk, size)  # first, so that the host has something to do meanwhile
                 digest.update(chunk)
-                size += len(chunk)
-        return {"size": size, "sha256": digest.hexdigest()}
+                seen += len(chunk)
+        return {"size": seen, "sha256": digest.hexdigest()}
 
 
-def _chunks(file: int, limit: int) -> Iterator[memoryview]:
-    """As much as the file has at the start, in one buffer: one that grows faster must not be read for ever."""
-    left = os.fstat(file).st_size
-    if left > limit:
-        raise FileRefusedError("too large", size=left)
-    buffer = memoryview(bytearray(min(left, _CHUNK_BYTES)))
+def _checked_size(file: int, limit: int) -> int:
+    size = os.fstat(file).st_size
+    if size > limit:
+        raise FileRefusedError("too large", size=size)
+    return size
+
+
+def _chunks(file: int, size: int, first: int) -> Iterator[memoryview]:
+    """As much as the file has at the start, in one buffer: one that grows faster must not be read for ever.
+
+    `first` is the most of the first chunk, for receivers who are not to wait for a whole one.
+    """
+    buffer, most, left = memoryview(bytearray(min(size, _CHUNK_BYTES))), first, size
     while left:
-        count = os.readv(file, [buffer[: min(left, len(buffer))]])
+        count = os.readv(file, [buffer[: min(left, most)]])
         if not count:
             return
         yield buffer[:count]
-        left -= count
+        most, left = len(buffer), left - count
 
 
 @contextmanager

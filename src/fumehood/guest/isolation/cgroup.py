@@ -64,6 +64,15 @@ class RunCgroups:
             return _read_number(folder, "memory.peak" if version == 2 else "memory.max_usage_in_bytes")
         return 0
 
+    def cpu_seconds(self) -> float:
+        """Of every process that was ever in it, whether anybody has waited for it or not; 0 where nothing counts it."""
+        for hierarchy, folder in zip(self._hierarchies, self._folders, strict=True):
+            if hierarchy["version"] == 2:
+                return _read_counter(folder, "cpu.stat", "usage_usec") / 1e6
+            if "cpuacct" in hierarchy["controllers"]:
+                return _read_number(folder, "cpuacct.usage") / 1e9
+        return 0.0
+
     def failures(self) -> CgroupFailures:
         kills, refused = 0, None
         for version, folder in self._with("memory"):

@@ -39,6 +39,14 @@ class ProcessTree:
     def failures(self) -> usage.LimitFailures:
         return usage.failures()
 
+    def cpu_seconds(self) -> float:
+        """Of what is there, with what each has waited for, and of what has ended as our own child.
+
+        Not of what ended while its parent ignored that: the kernel then adds it to nobody.
+        """
+        others = _descendants(os.getpid(), with_dead=True)
+        return usage.cpu_seconds_of_children() + sum(map(usage.cpu_seconds_with_children, others))
+
     def kill(self) -> None:
         """Returns when no process is left."""
         while True:
@@ -79,14 +87,14 @@ def _signal(process: int, number: int) -> None:
         os.kill(process, number)
 
 
-def _descendants(ancestor: int) -> set[int]:
+def _descendants(ancestor: int, *, with_dead: bool = False) -> set[int]:
     """Living ones; the dead among them wait to be buried and do nothing."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stream:
                 state, parent = stream.read().rpartition(")")[2].split()[:2]
-                if state not in "ZX":
+                if with_dead or state not in "ZX":
                     children.setdefault(int(parent), []).append(int(name))
     found: set[int] = set()
     waiting = [ancestor]

@@ -21,9 +21,10 @@ from ..contract.paths import RUN_FOLDER, WORKSPACE
 from ..isolation import kernel
 from ..isolation.steps import StepError, step
 from ..program import shutdown, start
+from ..program.peak_memory import peak_memory_bytes
 from ..program.refusals import read_refusal
 from ..program.run_clock import RunClock, send_to_group
-from . import child, scratch, usage
+from . import child, scratch
 from .isolation import RelayIsolation, acting_as
 from .process_group import ProcessGroup
 from .process_tree import ProcessTree
@@ -136,7 +137,8 @@ class Supervisor:
 
     def _send_usage(self) -> None:
         if self._status is None:  # otherwise its end is sent next, with what it has used
-            self._tell({"usage": usage.of_process(self._program)})
+            cpu_ms = self._processes.cpu_seconds() * 1000
+            self._tell({"usage": {"cpu_ms": cpu_ms, "peak_memory_bytes": peak_memory_bytes(self._program)}})
 
     def _end(self, ended_by: str) -> NoReturn:
         """Kill what is left, wait for the proof, have it cleared up, and only then tell the host."""
@@ -146,7 +148,7 @@ class Supervisor:
         answer: dict[str, Any] = {
             "status": self._status if ended_by == "exit" else None,
             "ended_by": ended_by,
-            "cpu_ms": (used.ru_utime + used.ru_stime) * 1000,
+            "cpu_ms": self._processes.cpu_seconds() * 1000,
             "peak_memory_bytes": used.ru_maxrss * 1024,
             "trouble": None if self._status == 0 else self._trouble(others),
         }

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import codecs
 from collections.abc import Iterator
-from typing import Protocol
 
 from fumehood.blocking import Sandbox, Session
-from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.events import Event, Finished
 from fumehood.integrations.adapter import with_reason
-from fumehood.notebook_output import CellError, cell_error, media_bundle
+from fumehood.notebook_output import CellError, CellOutput, CellStreams, cell_error
 from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy
-from fumehood.results import Display
 from fumehood.sandbox.module_hint import ADVICE
 
-_MOST_TRACEBACK = 100_000
 _TO_POLICY = r"add \1 to environment.packages of the policy"
 _RESTARTED = "(the session was lost before this cell: it began without state)\n"
-
-
-class CellOutput(Protocol):
-    """Where the output of a cell goes."""
-
-    def text(self, name: str, text: str) -> None:
-        """`name` is stdout or stderr."""
-        ...
-
-    def display(self, data: dict[str, object]) -> None: ...
 
 
 class NotebookSandbox:
@@ -44,17 +30,17 @@ class NotebookSandbox:
         self, code: str, output: CellOutput, *, language: str = "python", timeout: Seconds | None = None
     ) -> CellError | None:
         """Runs a cell to its end. Interrupted by Ctrl-C, it ends inside, too, and the state is kept."""
-        shown, result = _Shown(output), None
+        streams, result = CellStreams(output), None
         for event in self._events(code, language, timeout):
             if isinstance(event, Finished):
                 result = event.result
             else:
-                shown.show(event)
-        shown.finish()
+                streams.show(event)
+        streams.finish()
         assert result is not None
         if told := (_RESTARTED if result.restarted else "") + ("" if result.ok else with_reason("", result)):
             output.text("stderr", ADVICE.sub(self._package_advice, told))
-        return None if result.ok else cell_error(result, shown.stderr)
+        return None if result.ok else cell_error(result, streams.stderr)
 
     def _events(self, code: str, language: str, timeout: Seconds | None) -> Iterator[Event]:
         box, session = self._open()
@@ -85,35 +71,3 @@ class NotebookSandbox:
         if box is not None:
             atexit.unregister(self.close)
             box.__exit__(None, None, None)
-
-
-class _Shown:
-    """Bytes of a cell as text: a character may come in two pieces."""
-
-    def __init__(self, output: CellOutput) -> None:
-        self._output = output
-        decoder = codecs.getincrementaldecoder("utf-8")
-        self._decoders = {"stdout": decoder("replace"), "stderr": decoder("replace")}
-        self.stderr = ""
-
-    def show(self, event: Event) -> None:
-        match event:
-            case Stdout(data):
-                self._text("stdout", data)
-            case Stderr(data):
-                self._text("stderr", data)
-            case Display():
-                if bundle := media_bundle(event):
-                    self._output.display(bundle)
-            case _:
-                pass
-
-    def finish(self) -> None:
-        for name in self._decoders:
-            self._text(name, b"", is_last=True)
-
-    def _text(self, name: str, data: bytes, *, is_last: bool = False) -> None:
-        if text := self._decoders[name].decode(data, is_last):
-            self._output.text(name, text)
-            if name == "stderr":
-                self.stderr = (self.stderr + text)[-_MOST_TRACEBACK:]

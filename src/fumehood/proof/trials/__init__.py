@@ -17,6 +17,9 @@ from fumehood.proof.trials import (
     outputs,
     ports,
     records,
+    results,
+    sessions,
+    snapshots,
 )
 
 TRIALS: tuple[Trial, ...] = (
@@ -30,10 +33,14 @@ TRIALS: tuple[Trial, ...] = (
     *commands.TRIALS,
     *limits.TRIALS,
     *lifetime.TRIALS,
+    *results.TRIALS,
+    *sessions.TRIALS,
+    *snapshots.TRIALS,
     *records.TRIALS,
 )
 
 
 def trials_of(controls: Iterable[str]) -> list[Trial]:
-    wanted = set(controls)
-    return [trial for trial in TRIALS if trial.control in wanted]
+    """In the order of the controls."""
+    places = {control: place for place, control in enumerate(controls)}
+    return sorted((trial for trial in TRIALS if trial.control in places), key=lambda trial: places[trial.control])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fumehood.errors import FumehoodError
 from fumehood.policy.commands import judge, judge_argv
-from fumehood.proof.laboratory import Laboratory
+from fumehood.proof.laboratory import Laboratory, require_native
 from fumehood.proof.program import require_refusals
-from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
+from fumehood.proof.trial import BrokenError, DoesNotApplyError, NotTestedError, Trial, attack, use
 from fumehood.results import Status
 
 # Harmless wherever they run.
@@ -55,6 +55,41 @@ async def run_what_is_allowed(lab: Laboratory) -> str:
     raise NotTestedError(f"the policy allows none that is here of: {', '.join(_CANDIDATES)}")
 
 
+@attack("commands", "Execute from a program, where no checker looks: one that no rule names, a file, and memory.")
+async def execute_what_is_not_named(lab: Laboratory) -> str:
+    require_native(lab)
+    if not lab.policy.commands.allow or judge_argv(lab.policy.commands, [_UNNAMED]).allowed:
+        raise DoesNotApplyError(f"the policy names no programs, or {_UNNAMED} is one of them")
+    tried = await lab.attempts(
+        """
+        import subprocess
+
+        def written():
+            with open("written", "w") as file:
+                file.write("#!/bin/sh\\necho it ran\\n")
+            os.chmod("written", 0o700)
+            return subprocess.run(["./written"], capture_output=True).stdout
+
+        def from_memory():
+            with open(program, "rb") as file:
+                content = file.read()
+            descriptor = os.memfd_create("it")
+            os.write(descriptor, content)
+            return subprocess.run([f"/proc/self/fd/{descriptor}"], pass_fds=[descriptor], capture_output=True).stdout
+
+        attempt("an open file in memory", lambda: os.memfd_create("it"))
+        attempt("a program", lambda: subprocess.run([program], capture_output=True).stdout)
+        attempt("a file that it wrote", written)
+        attempt("a file in memory", from_memory)
+        """,
+        program=_UNNAMED,
+    )
+    return require_refusals(tried, ["a program", "a file that it wrote", "a file in memory", "an open file in memory"])
+
+
+_UNNAMED = "/usr/bin/id"
+
+
 @attack("image", "Open a sandbox with an image of another digest.")
 async def use_another_image(lab: Laboratory) -> str:
     try:
@@ -97,6 +132,7 @@ async def run_in_the_container(lab: Laboratory) -> str:
 TRIALS: tuple[Trial, ...] = (
     run_what_is_not_allowed,
     run_what_is_allowed,
+    execute_what_is_not_named,
     use_another_image,
     name_the_image,
     find_the_engine,

@@ -5,7 +5,6 @@ Hosts that a policy names are not contacted; what is tried is the gateway betwee
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fumehood.egress.certificates import CertificateAuthority
-from fumehood.proof.laboratory import HostListener, Laboratory, attempts
-from fumehood.proof.program import require_success
+from fumehood.proof.laboratory import HostListener, Laboratory, attempts, variables
+from fumehood.proof.program import SEARCH_MEMORY, require_success, turned_around
 from fumehood.proof.trial import BrokenError, Trial, attack, use
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
@@ -100,29 +99,13 @@ async def find_a_secret(lab: Laboratory) -> str:
     async with HostListener(_ANSWER) as listener:
         with _secret_file(lab, value) as path:
             async with lab.sandbox(_with_secret(listener.port, path)) as box:
-                # The needle is turned around byte by byte, or it would find itself.
-                tried = await attempts(box, _SEARCH, turned=bytes(byte ^ 0xFF for byte in value.encode()))
+                tried = await attempts(box, SEARCH_MEMORY + _SEARCH, **turned_around(value.encode()))
     if found := {name: answer for name, answer in tried.items() if answer != "got: False"}:
         raise BrokenError(f"found: {found}")
     return "in none of: " + ", ".join(tried)
 
 
 _SEARCH = """
-table = bytes(byte ^ 0xFF for byte in range(256))
-
-def holds(data):
-    return turned in data.translate(table)
-
-def in_memory():
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
-        for line in maps:
-            start, end = (int(edge, 16) for edge in line.split()[0].split("-"))
-            if "r" in line.split()[1] and "[v" not in line:
-                memory.seek(start)
-                if holds(memory.read(end - start)):
-                    return True
-    return False
-
 def in_file(path):
     try:
         return os.path.isfile(path) and holds(open(path, "rb").read(1 << 20))
@@ -173,17 +156,10 @@ def _secret_file(lab: Laboratory, value: str) -> Iterator[Path]:
 @contextmanager
 def _trusted(lab: Laboratory, authority: CertificateAuthority) -> Iterator[None]:
     """The gateway trusts the roots that the process trusts at the time."""
-    before = os.environ.get(_ROOTS)
     path = lab.folder / "roots.pem"
     path.write_bytes(authority.pem)
-    os.environ[_ROOTS] = str(path)
-    try:
+    with variables({_ROOTS: str(path)}):
         yield
-    finally:
-        if before is None:
-            del os.environ[_ROOTS]
-        else:
-            os.environ[_ROOTS] = before
 
 
 TRIALS: tuple[Trial, ...] = (

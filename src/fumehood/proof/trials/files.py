@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import warnings
+from collections.abc import Awaitable
 from pathlib import Path
 
-from fumehood.proof.laboratory import Laboratory
+from fumehood.errors import DeniedError, UnenforceableError, UsageError
+from fumehood.proof.laboratory import Laboratory, attempts
 from fumehood.proof.program import require_refusals, require_success
 from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
 
@@ -53,6 +58,25 @@ def _remove(path: Path) -> None:
         return
 
 
+@attack("filesystem", "Have the caller write, make folders and remove through links that lead out of the workspace.")
+async def lead_the_caller_out(lab: Laboratory) -> str:
+    links = {"tmp": "/tmp", "up": "../../../../tmp", "system": "/usr"}
+    async with lab.sandbox() as box:
+        await box.run(f"import os\nfor name, target in {links!r}.items(): os.symlink(target, name)")
+        for name, target in links.items():
+            await _require_refusal(box.files.write(f"{name}/{lab.mark}", "x"), target)
+            await _require_refusal(box.files.mkdir(f"{name}/{lab.mark}"), target)
+    return f"refused through each of: {', '.join(links.values())}"
+
+
+async def _require_refusal(change: Awaitable[object], target: str) -> None:
+    try:
+        await change
+    except (UsageError, DeniedError):
+        return
+    raise BrokenError(f"a change of the caller's went through the link to {target}")
+
+
 @use(
     "filesystem",
     "Write to the workspace and to /tmp, read it again, and read what the caller has written.",
@@ -87,6 +111,59 @@ async def change_mounts(lab: Laboratory) -> str:
         _remove(Path(mount.source, lab.mark))
     # Opening a folder for writing is refused as a folder; a file is refused as read-only.
     return require_refusals(tried, [f"device in {target}" for target in targets])
+
+
+@attack("filesystem.mounts", "See the neighbours of a file that is mounted alone, and leave files of another owner.")
+async def see_neighbours(lab: Laboratory) -> str:
+    folder = lab.folder / "shared"
+    (folder / "all").mkdir(parents=True, exist_ok=True)
+    for path in (folder / "one", folder / "neighbour", folder / "all" / "file"):
+        path.write_text("of the host")
+    owner = _make_anyones(folder)
+    mounts = [
+        {"source": str(folder / "one"), "target": "/one/file"},
+        {"source": str(folder / "all"), "target": "/all", "mode": "rw"},
+    ]
+    code = """
+    attempt("neighbours", lambda: os.listdir("/one"))
+    attempt("written", lambda: write("/all/" + mark))
+    """
+    async with lab.sandbox({"filesystem": {"mounts": mounts}}) as box:
+        tried = await attempts(box, code, mark=lab.mark)
+    if tried.get("neighbours") != "got: ['file']":
+        raise BrokenError(f"beside a file that is mounted alone: {tried}")
+    made = folder / "all" / lab.mark
+    if not made.exists() or made.stat().st_uid != owner:
+        raise BrokenError(f"what was written does not belong to the owner of the folder, {owner}: {tried}")
+    return "no neighbours; what was written belongs to the owner of the folder"
+
+
+def _make_anyones(folder: Path) -> int:
+    """Another user's where we may say so, and open to all: only the way of mounting decides whose new files are."""
+    owner = _STRANGER if os.geteuid() == 0 else os.geteuid()
+    for path in (folder, *folder.rglob("*")):
+        if os.geteuid() == 0:
+            os.chown(path, owner, owner)
+        path.chmod(0o777)
+    return owner
+
+
+_STRANGER = 54_321  # who has nothing on this host
+
+
+@attack("filesystem.mounts", "Mount a folder that has a socket of a service of the host in it.")
+async def mount_a_socket(lab: Laboratory) -> str:
+    folder = lab.folder / "services"
+    folder.mkdir()
+    mounts = [{"source": str(folder), "target": "/services"}]
+    with socket.socket(socket.AF_UNIX) as service, warnings.catch_warnings(action="ignore"):  # of the danger
+        service.bind(str(folder / "service.sock"))
+        service.listen()
+        try:
+            async with lab.sandbox({"filesystem": {"mounts": mounts}}):
+                raise BrokenError("the sandbox opened, with the socket of a service in its mount")
+        except UnenforceableError as error:
+            return str(error)[:200]
 
 
 @use("filesystem.mounts", "Look at every mount.")
@@ -127,8 +204,11 @@ async def find_packages(lab: Laboratory) -> str:
 TRIALS: tuple[Trial, ...] = (
     read_files_of_the_host,
     write_to_the_system,
+    lead_the_caller_out,
     work_with_files,
     change_mounts,
+    see_neighbours,
+    mount_a_socket,
     read_mounts,
     change_packages,
     find_packages,

@@ -139,6 +139,25 @@ async def call_the_kernel(lab: Laboratory) -> str:
 _UNREACHED = ("refused: ENOSYS", "refused: EPERM", "refused: EACCES")
 
 
+@attack("system calls", "Make a process that is a child of the sandbox's supervisor, not of the program.")
+async def give_a_child_away(lab: Laboratory) -> str:
+    number = _CLONE.get(platform.machine())
+    if number is None:
+        raise NotTestedError(f"the number of clone on {platform.machine()} is not known to the trial")
+    code = """
+    def sibling():
+        if call(number, 0x8000 | 17, 0, 0, 0, 0) == 0:  # CLONE_PARENT
+            os._exit(0)
+        return "it was made"
+
+    attempt("sibling", sibling)
+    """
+    return require_refusals(await lab.attempts(code, number=number), ["sibling"])
+
+
+_CLONE = {"x86_64": 56, "aarch64": 220}
+
+
 @use("system calls", "Use threads, memory, pipes, files and randomness.")
 async def use_ordinary_calls(lab: Laboratory) -> str:
     code = """
@@ -175,6 +194,34 @@ async def inherit_from_the_host(lab: Laboratory) -> str:
     return "the host's variable is not there; descriptors 0, 1 and 2 alone"
 
 
+_PLANT = """
+import os, sys
+os.mkdir("marks")
+names = {*sys.stdlib_module_names, *sys.modules, "guest", "sitecustomize", "usercustomize", "IPython"}
+for name in names:
+    if "." not in name:
+        with open(f"{name}.py", "w") as file:
+            file.write(f"open('/workspace/marks/{name}', 'a').close()")
+print("planted")
+"""
+
+
+@attack("environment", "Leave files in the workspace that are called like every module the machinery may import.")
+async def be_imported_by_the_machinery(lab: Laboratory) -> str:
+    async with lab.sandbox() as box:
+        planted = await box.run(_PLANT)
+        if planted.stdout != "planted\n":
+            raise BrokenError(f"the files were not made: {planted.detail or planted.stderr[-200:]}")
+        await box.files.write("file", "content")
+        await box.run("class Own(Exception): pass\nraise Own")
+        async with box.session() as session:
+            await session.run("1 + 1")
+        left = [entry.name for entry in await box.files.list("marks")]
+    if left:
+        raise BrokenError(f"modules of the workspace were executed: {', '.join(left)}")
+    return "none was executed, by runs, by a session or by the file service"
+
+
 @use("environment", "Give a program a variable, arguments and input.")
 async def give_surroundings(lab: Laboratory) -> str:
     code = "import os, sys\nprint(os.environ['GIVEN'], sys.argv[1], sys.stdin.read())"
@@ -190,7 +237,9 @@ TRIALS: tuple[Trial, ...] = (
     gain_privileges,
     own_a_file,
     call_the_kernel,
+    give_a_child_away,
     use_ordinary_calls,
     inherit_from_the_host,
+    be_imported_by_the_machinery,
     give_surroundings,
 )

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from fumehood.backends.selection import select_backend
-from fumehood.policy.commands import judge_argv
-from fumehood.proof.laboratory import Laboratory
+import fumehood
+from fumehood.host.interpreter import own_interpreter
+from fumehood.proof.laboratory import Laboratory, require_native
 from fumehood.proof.program import require_refusals
 from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.abspath(fumehood.__file__))
 _WRITABLE = frozenset({"/proc", "/run", "/tmp", "/dev/shm", "/dev/pts", "/workspace"})
 _DEVICES = ("/dev/", "/proc/")
 _FACTS_OF_THE_HOST = (
     *("cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "kcore", "keys", "kmsg", "locks", "modules"),
     *("partitions", "slabinfo", "timer_list", "vmallocinfo"),
+)
+_PLACES_OF_THE_HOST = (
+    *("/sys", "/boot", "/srv", "/mnt", "/opt", "/etc/shadow", "/etc/machine-id", "/etc/ssh", "/dev/kmsg"),
 )
 _FOLDERS_OF_THE_HOST = ("acpi", "bus", "driver", "fs", "irq", "tty")
 _READ_JSON = """
@@ -37,23 +42,17 @@ def report(**facts):
 """
 
 
-def _require_native(lab: Laboratory) -> None:
-    backend = select_backend(lab.policy).name
-    if backend != "native":
-        raise NotTestedError(f"the layers of {backend} are not the native backend's")
-
-
 async def _facts(lab: Laboratory, code: str, **known: object) -> dict[str, Any]:
-    _require_native(lab)
+    require_native(lab)
     tried = await lab.attempts(_READ_JSON + code, **known)
     found: dict[str, Any] = json.loads(tried["facts"])
     return found
 
 
-def _require(found: Mapping[str, object], expected: Mapping[str, object]) -> str:
+def _require(found: Mapping[str, object], expected: Mapping[str, object], held: str) -> str:
     if wrong := [f"{name} is {found.get(name)!r}" for name, value in expected.items() if found.get(name) != value]:
         raise BrokenError("; ".join(wrong))
-    return "; ".join(f"{name}: {value}" for name, value in expected.items())
+    return held
 
 
 @attack("privileges", "Find a capability in any set, a second user in the map, or privileges that can be had again.")
@@ -72,18 +71,43 @@ report(**{name: status[name] for name in names}, users=users, groups=groups, nes
     )
     sets = dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), "0" * 16)
     one_user = {"users": [["1000", "1"], ["1000", "1"]], "groups": ["", "deny"], "nested": "0"}
-    return _require(found, {**sets, "NoNewPrivs": "1", **one_user})
+    held = "no capability in any of five sets; no new privileges; one user, no groups, no further namespaces"
+    return _require(found, {**sets, "NoNewPrivs": "1", **one_user}, held)
 
 
 @attack("system calls", "Run without the filter, or add one that the sandbox did not choose.")
 async def be_without_a_filter(lab: Laboratory) -> str:
     found = await _facts(lab, 'report(mode=fields()["Seccomp"], filters=fields()["Seccomp_filters"])')
-    return _require(found, {"mode": "2", "filters": "1"})
+    return _require(found, {"mode": "2", "filters": "1"}, "one filter is in force (seccomp mode 2)")
+
+
+@attack("system calls", "Find the code with which the cell gets past the filter in memory that belongs to no file.")
+async def find_the_gate(lab: Laboratory) -> str:
+    instruction = _SYSTEM_CALL.get(platform.machine())
+    if instruction is None:
+        raise NotTestedError(f"the instruction for system calls on {platform.machine()} is not known to the trial")
+    code = """
+def content(area):
+    start, end = (int(edge, 16) for edge in area.split("-"))
+    with open("/proc/self/mem", "rb", 0) as memory:
+        memory.seek(start)
+        return memory.read(end - start)
+
+with open("/proc/self/maps") as maps:
+    lines = [line.split() for line in maps]
+areas = [line[0] for line in lines if line[1].startswith("r-x") and len(line) < 6]
+report(gates=[area for area in areas if instruction in content(area)])
+"""
+    found = await _facts(lab, code, instruction=instruction)
+    return _require(found, {"gates": []}, "no executable memory without a file has an instruction for system calls")
+
+
+_SYSTEM_CALL = {"x86_64": b"\x0f\x05", "aarch64": b"\x01\x00\x00\xd4"}
 
 
 @attack("filesystem", "Write to a file of /proc that belongs to the program itself, which Landlock alone refuses.")
 async def write_past_landlock(lab: Laboratory) -> str:
-    _require_native(lab)
+    require_native(lab)
     code = """
     def spare():
         with open("/proc/self/oom_score_adj", "w") as file:
@@ -139,19 +163,29 @@ report(
     there=[place for place in places if os.path.lexists(place)],
     accounts=len(open("/etc/passwd").readlines()),
     servers=open("/etc/resolv.conf").read() if gateway_is_off else "",
+    beside=[name for place in ways for name in os.listdir(place) if name not in steps],
 )
 """,
         names=_FACTS_OF_THE_HOST,
         folders=_FOLDERS_OF_THE_HOST,
-        places=("/sys", "/boot", "/srv", "/mnt", "/opt", "/etc/shadow", "/etc/machine-id", "/etc/ssh", "/dev/kmsg"),
+        places=_PLACES_OF_THE_HOST,
         gateway_is_off=not lab.policy.network.allow,
+        ways=[str(way) for way in _WAYS_TO_THE_INTERPRETER],
+        steps=[step.name for step in (_PREFIX, *_WAYS_TO_THE_INTERPRETER)],
     )
     if found.pop("accounts") > _MOST_ACCOUNTS:
         raise BrokenError("the accounts of the host are listed")
-    return _require(found, {"told": [], "listed": [], "there": [], "servers": ""})
+    held = (
+        f"{len(_FACTS_OF_THE_HOST)} files and {len(_FOLDERS_OF_THE_HOST)} folders of /proc were closed; none of "
+        f"{len(_PLACES_OF_THE_HOST)} places of the host, of its accounts or name servers was there"
+    )
+    return _require(found, {"told": [], "listed": [], "there": [], "servers": "", "beside": []}, held)
 
 
 _MOST_ACCOUNTS = 3
+_PREFIX = Path(own_interpreter().prefix)
+# Folders above the interpreter, in which nothing else of the host may be. That of the system is mounted whole.
+_WAYS_TO_THE_INTERPRETER: Sequence[Path] = () if _PREFIX.is_relative_to("/usr") else _PREFIX.parents[:-1]
 
 
 @attack("processes", "See process 1, learn the host's name, and where in its cgroups the program is.")
@@ -169,12 +203,13 @@ report(
         host=socket.gethostname(),
         package=_PACKAGE,
     )
-    return _require(found, {"processes": 1, "is_named_alike": False, "cgroups": ["/"], "folder": False})
+    expected = {"processes": 1, "is_named_alike": False, "cgroups": ["/"], "folder": False}
+    return _require(found, expected, "the own process alone; another host name; the top of the cgroups it can see")
 
 
 @attack("runs", "Share a namespace, or numbers drawn at random, with another run of the sandbox.")
 async def share_with_another_run(lab: Laboratory) -> str:
-    _require_native(lab)
+    require_native(lab)
     # The first one stays: the kernel gives the numbers of namespaces that are gone to new ones.
     run = await lab.box.start(
         f"import json, os, random, time, uuid\n{_OWN}\nprint(json.dumps(own()), flush=True)\n{_STAY}"
@@ -226,7 +261,7 @@ report(
         "blocked": 0,
         "packages": [],
     }
-    return _require(found, {**expected, **ignored})
+    return _require(found, {**expected, **ignored}, "a session of its own in /workspace, ordinary signals, no packages")
 
 
 @attack("privileges", "Take more terminals, watches, pending signals and core files than a program has use for.")
@@ -250,45 +285,13 @@ report(
 """,
     )
     expected = dict.fromkeys(("terminals", "watches", "signals", "core"), True)
-    return _require(found, {**expected, "priorities": [0, 0]})
+    return _require(found, {**expected, "priorities": [0, 0]}, "each is limited, and priorities cannot be raised")
 
-
-@attack("commands", "Execute from a program, where no checker looks: one that no rule names, a file, and memory.")
-async def execute_what_is_not_named(lab: Laboratory) -> str:
-    _require_native(lab)
-    if not lab.policy.commands.allow or judge_argv(lab.policy.commands, [_UNNAMED]).allowed:
-        raise NotTestedError(f"the policy names no programs, or {_UNNAMED} is one of them")
-    tried = await lab.attempts(
-        """
-        import subprocess
-
-        def written():
-            with open("written", "w") as file:
-                file.write("#!/bin/sh\\necho it ran\\n")
-            os.chmod("written", 0o700)
-            return subprocess.run(["./written"], capture_output=True).stdout
-
-        def from_memory():
-            with open(program, "rb") as file:
-                content = file.read()
-            descriptor = os.memfd_create("it")
-            os.write(descriptor, content)
-            return subprocess.run([f"/proc/self/fd/{descriptor}"], pass_fds=[descriptor], capture_output=True).stdout
-
-        attempt("a program", lambda: subprocess.run([program], capture_output=True).stdout)
-        attempt("a file that it wrote", written)
-        attempt("a file in memory", from_memory)
-        """,
-        program=_UNNAMED,
-    )
-    return require_refusals(tried, ["a program", "a file that it wrote", "a file in memory"])
-
-
-_UNNAMED = "/usr/bin/id"
 
 TRIALS: tuple[Trial, ...] = (
     find_privileges,
     be_without_a_filter,
+    find_the_gate,
     write_past_landlock,
     find_a_weak_mount,
     read_facts_of_the_host,
@@ -296,5 +299,4 @@ TRIALS: tuple[Trial, ...] = (
     share_with_another_run,
     find_the_callers_process,
     take_what_the_kernel_counts,
-    execute_what_is_not_named,
 )

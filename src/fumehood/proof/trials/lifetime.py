@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from fumehood.proof.laboratory import Laboratory, attempts
-from fumehood.proof.program import require_success
-from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
+import asyncio
+import os
+import secrets
+from contextlib import AsyncExitStack
+
+import anyio
+
+from fumehood.proof.laboratory import Laboratory, attempts, require_native
+from fumehood.proof.program import SEARCH_MEMORY, require_success, turned_around
+from fumehood.proof.trial import BrokenError, DoesNotApplyError, Trial, attack, use
 from fumehood.results import Cause
 
 _SHARED = ("docker", "gvisor", "microvm")
@@ -63,6 +70,32 @@ async def _count_beats(lab: Laboratory, mark: str) -> str:
     return f"three processes wrote while the run lived, and none afterwards: {before.strip('[]')} bytes"
 
 
+@attack("end", "Keep the host waiting for output: its ends of the streams must never block.")
+async def keep_the_host_waiting(lab: Laboratory) -> str:
+    require_native(lab)
+    code = "import os, time\nprint(*[os.fstat(number).st_ino for number in (1, 2)], flush=True)\ntime.sleep(60)"
+    run = await lab.box.start(code)
+    try:
+        pipes = {f"pipe:[{number}]" for number in (await run.read(wait=10)).stdout.decode().split()}
+        blocking = [os.get_blocking(number) for number in _descriptors() if _target(number) in pipes]
+    finally:
+        await run.kill()
+    if not blocking or any(blocking):
+        raise BrokenError(f"{blocking.count(True)} of {len(blocking)} ends at the host would block")
+    return f"{len(blocking)} ends at the host, none of which blocks"
+
+
+def _descriptors() -> list[int]:
+    return [int(name) for name in os.listdir("/proc/self/fd")]
+
+
+def _target(number: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:  # that of the listing itself
+        return ""
+
+
 @use("end", "Cancel a run that is under way.")
 async def cancel_a_run(lab: Laboratory) -> str:
     run = await lab.box.start("import time; print('up', flush=True); time.sleep(60)")
@@ -101,7 +134,7 @@ async def find_an_earlier_run(lab: Laboratory) -> str:
 @attack("runs", "Reach a server, and see the processes, of another run that is under way.")
 async def reach_a_run_under_way(lab: Laboratory) -> str:
     if lab.policy.backend in _SHARED:
-        raise NotTestedError(
+        raise DoesNotApplyError(
             "runs of one container or machine that go on at the same time are one trust domain by design"
         )
     run = await lab.box.start(_SERVER)
@@ -141,6 +174,56 @@ async def find_another_sandbox(lab: Laboratory) -> str:
     return "its workspace was empty"
 
 
+@attack("runs", "Run where other sandboxes with the same policy were expected to run, and find their workspaces.")
+async def find_a_prepared_workspace(lab: Laboratory) -> str:
+    code = """
+    with open("/proc/self/mountinfo") as mounts:
+        attempt("mounts", lambda: sum(" /workspace " in line for line in mounts))
+    attempt("files", lambda: [name for name in os.listdir("/workspace") if name.startswith(mark)])
+    """
+    mark = f"{lab.mark}-other"
+    async with AsyncExitStack() as stack:
+        for _ in range(_OTHERS):
+            box = await stack.enter_async_context(lab.sandbox())
+            await box.run(f"open({mark!r}, 'w').close()")
+            await anyio.sleep(_QUIET_SECONDS)
+        # More at once than there are runs that were prepared for no sandbox yet.
+        found = await asyncio.gather(*(lab.attempts(code, mark=mark) for _ in range(2 * _OTHERS)))
+    for tried in found:
+        if tried["files"] != "got: []" or tried["mounts"] not in ("got: 0", "got: 1"):
+            raise BrokenError(f"a run found: {tried}")
+    return f"{len(found)} runs found nothing of {_OTHERS} other sandboxes"
+
+
+# As many as a cell keeps runs ready, and how long it takes until it prepares one for the sandbox that was used last.
+_OTHERS, _QUIET_SECONDS = 2, 0.4
+
+
+@attack("runs", "Find files in the /tmp that another sandbox keeps.")
+async def find_a_kept_tmp(lab: Laboratory) -> str:
+    code = 'attempt("file", lambda: os.path.exists("/tmp/" + mark))'
+    async with lab.sandbox(keep_tmp=True) as one, lab.sandbox(keep_tmp=True) as other:
+        await one.run(f"open('/tmp/{lab.mark}', 'w').close()")
+        if (await attempts(one, code, mark=lab.mark)).get("file") != "got: True":
+            raise BrokenError("the sandbox did not keep its own /tmp")
+        tried = await attempts(other, code, mark=lab.mark)
+    if tried != {"file": "got: False"}:
+        raise BrokenError(f"the other sandbox found: {tried}")
+    return "the one kept its file, and the other did not find it"
+
+
+@attack("runs", "Search the memory of a run for the source, arguments, variables and input of an earlier one.")
+async def find_an_earlier_source(lab: Laboratory) -> str:
+    word = secrets.token_hex(20)
+    await lab.run(f"secret = {word!r}", args=[word], env={"SECRET": word}, stdin=word)
+    for _ in range(2 * _OTHERS):  # runs that were prepared before know nothing of it
+        await lab.run("")
+    tried = await lab.attempts(SEARCH_MEMORY + 'attempt("memory", in_memory)', **turned_around(word.encode()))
+    if tried != {"memory": "got: False"}:
+        raise BrokenError(f"the later run found it: {tried}")
+    return "a word that was in all four was not in the memory of a later run"
+
+
 @use("runs", "Leave a file in the workspace for the next run.")
 async def share_the_workspace(lab: Laboratory) -> str:
     await lab.attempts("write(mark)", mark=f"{lab.mark}-kept")
@@ -150,9 +233,13 @@ async def share_the_workspace(lab: Laboratory) -> str:
 TRIALS: tuple[Trial, ...] = (
     survive_the_end,
     survive_the_limit,
+    keep_the_host_waiting,
     cancel_a_run,
     find_an_earlier_run,
     reach_a_run_under_way,
     find_another_sandbox,
+    find_a_prepared_workspace,
+    find_a_kept_tmp,
+    find_an_earlier_source,
     share_the_workspace,
 )

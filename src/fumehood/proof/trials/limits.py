@@ -7,9 +7,9 @@ from typing import Any
 
 from fumehood.errors import UnenforceableError
 from fumehood.policy import format_size
-from fumehood.proof.laboratory import Laboratory
+from fumehood.proof.laboratory import Laboratory, require_time
 from fumehood.proof.program import Program
-from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
+from fumehood.proof.trial import BrokenError, Trial, attack, use
 from fumehood.results import Cause, RunResult
 
 _MIB = 1 << 20
@@ -24,6 +24,7 @@ _OVER = 1.5
 async def _with(lab: Laboratory, limits: Mapping[str, Any], code: str, **facts: object) -> tuple[RunResult, Program]:
     program = Program(code, **facts)
     async with lab.sandbox({"resources": limits}) as box:
+        require_time(box)
         return await box.run(program.source), program
 
 
@@ -77,6 +78,42 @@ async def take_memory(lab: Laboratory) -> str:
     return f"with {format_size(limit)}: {_stopped(result, Cause.MEMORY, program)}"
 
 
+@attack("resources.memory", "Take more memory than the limit by four processes together, each of which has half of it.")
+async def take_memory_together(lab: Laboratory) -> str:
+    limit = min(_MEMORY, lab.policy.resources.memory)
+    code = """
+    def hold(tell):
+        try:
+            held = bytearray(os.urandom(1024)) * (limit // 2048)
+            os.write(tell, b"y")
+            time.sleep(60)
+        except MemoryError:
+            os._exit(0)
+
+    def start():
+        ready, tell = os.pipe()
+        child = os.fork()
+        if child == 0:
+            hold(tell)
+        os.close(tell)
+        return child, ready
+
+    def together():
+        children = [start() for _ in range(4)]
+        told = [os.read(ready, 1) for _, ready in children]  # nothing of one that has ended
+        for child, _ in children:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        if told.count(b"y") < 4:
+            raise MemoryError
+        return told.count(b"y")
+
+    attempt("twice the limit", together)
+    """
+    result, program = await _with(lab, {"memory": limit}, code, limit=limit)
+    return f"with {format_size(limit)}: {_stopped(result, Cause.MEMORY, program)}"
+
+
 @use("resources.memory", "Take a quarter of the memory.")
 async def take_some_memory(lab: Laboratory) -> str:
     limit = min(_MEMORY, lab.policy.resources.memory)
@@ -92,8 +129,8 @@ async def take_some_memory(lab: Laboratory) -> str:
 async def take_processors(lab: Laboratory) -> str:
     try:
         result, program = await _with(lab, {"cpus": _CPUS, "timeout": "10s"}, _BURN, seconds=_SECONDS)
-    except UnenforceableError as error:
-        raise NotTestedError(str(error)) from error
+    except UnenforceableError:  # without a quota there are only whole processors
+        return await _take_another_processor(lab)
     program.tried(result)
     share = result.cpu_ms / result.duration_ms
     if share > _CPUS * _OVER:
@@ -110,6 +147,22 @@ if other == 0:
     os._exit(0)
 os.waitpid(other, 0)
 """
+
+
+async def _take_another_processor(lab: Laboratory) -> str:
+    code = """
+    def widen():
+        os.sched_setaffinity(0, range(1024))
+        return len(os.sched_getaffinity(0))
+
+    attempt("own", lambda: len(os.sched_getaffinity(0)))
+    attempt("more", widen)
+    """
+    result, program = await _with(lab, {"cpus": 1}, code)
+    tried = program.tried(result)
+    if tried["own"] != "got: 1" or (tried["more"] != "got: 1" and not tried["more"].startswith("refused")):
+        raise BrokenError(f"with one processor: {tried}")
+    return f"without a quota here, with one processor: it has one; taking more: {tried['more']}"
 
 
 @use("resources.cpus", "Calculate.")
@@ -279,6 +332,7 @@ TRIALS: tuple[Trial, ...] = (
     go_on,
     end_in_time,
     take_memory,
+    take_memory_together,
     take_some_memory,
     take_processors,
     calculate,

@@ -86,10 +86,11 @@ async def reach_another_sandbox(lab: Laboratory) -> str:
     try:
         await _wait_ready(run)
         async with lab.sandbox() as box:
-            tried = await attempts(box, _CONNECT, port=_PORT)
+            # More often than runs are kept ready, any of which may have been made for the other sandbox.
+            answers = [require_refusals(await attempts(box, _CONNECT, port=_PORT), ["connect"]) for _ in range(4)]
     finally:
         await run.kill()
-    return require_refusals(tried, ["connect"])
+    return f"{len(answers)} runs, {answers[0]}"
 
 
 @use("network.shared_loopback", "Reach a server of one run from another run of the sandbox.")

@@ -32,6 +32,21 @@ async def _refusal(box: AsyncSandbox, path: str) -> str:
     raise BrokenError(f"{path} left the sandbox, {len(taken)} bytes")
 
 
+@attack(
+    "filesystem.outputs", "Ask for links in a /tmp that the sandbox keeps, which lead to files that no output names."
+)
+async def take_files_out_by_tmp(lab: Laboratory) -> str:
+    plant = "import os\nfor name, target in {links!r}.items(): os.symlink(target, '/tmp/' + name)\n"
+    links = {"system": "/etc/passwd", "workspace": "/workspace/not-named"}
+    async with lab.sandbox({"filesystem": {"outputs": ["/tmp/**"]}}, keep_tmp=True) as box:
+        made = await box.run(
+            f"{plant.format(links=links)}open('not-named', 'w').close(); open('/tmp/own', 'w').close()"
+        )
+        if made.exit_code != 0 or await box.files.read("/tmp/own") != b"":
+            raise BrokenError(f"the links were not made: {made.detail or made.stderr[-200:]}")
+        return "; ".join([f"{links[name]}: {await _refusal(box, f'/tmp/{name}')}" for name in links])
+
+
 @use("filesystem.outputs", "Take out a file that an output names.")
 async def take_an_output(lab: Laboratory) -> str:
     async with lab.sandbox(_ONE_FOLDER) as box:
@@ -94,6 +109,7 @@ async def _take_all(lab: Laboratory, limits: dict[str, object], *, count: int, s
 
 TRIALS: tuple[Trial, ...] = (
     take_files_out,
+    take_files_out_by_tmp,
     take_an_output,
     hand_over_too_many,
     hand_over_enough,

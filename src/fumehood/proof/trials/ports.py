@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+from fumehood.egress import shared_gateway
 from fumehood.errors import FumehoodError
 from fumehood.ingress.access import TOKEN_HEADER, TOKEN_NAME
 from fumehood.proof.laboratory import Laboratory
 from fumehood.proof.trial import BrokenError, Trial, attack, use
+from fumehood.proof.trials.egress import reach_what_is_allowed
 from fumehood.sandbox.ports import AsyncExposedPort
 
 # Sends what it got back, and tries to take over the cookie of the token.
@@ -69,6 +71,47 @@ async def take_the_token_over(lab: Laboratory) -> str:
     return "the server inside saw no token, and its cookie of that name was dropped"
 
 
+@attack("network.publish", "Take the gateway from other sandboxes with connections to the port that show no token.")
+async def crowd_others_out(lab: Laboratory) -> str:
+    connections = shared_gateway().connections
+    most, connections.most = connections.most, _CROWD // 2
+    try:
+        async with _published(lab) as port, _crowd(port):
+            await reach_what_is_allowed.carry_out(lab)
+    finally:
+        connections.most = most
+    return f"with room for {_CROWD // 2} connections and {_CROWD} without a token, another sandbox reached its server"
+
+
+_CROWD = 40
+
+
+@asynccontextmanager
+async def _crowd(port: AsyncExposedPort) -> AsyncIterator[None]:
+    """Open until the block ends, but for those that had to make room for the last of them."""
+    address = "127.0.0.1", int(port.address.rpartition(":")[2])
+    opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    for _ in range(_CROWD):
+        with suppress(ConnectionError):  # refused at once
+            opened.append(await asyncio.open_connection(*address))
+    ends = [asyncio.ensure_future(_read_to_the_end(reader)) for reader, _ in opened]
+    try:
+        # Until the gateway has seen all of them.
+        with suppress(TimeoutError):
+            for _, end in zip(range(_CROWD // 2), asyncio.as_completed(ends, timeout=5), strict=False):
+                await end
+        yield
+    finally:
+        for _, writer in opened:
+            writer.close()
+        await asyncio.gather(*ends)
+
+
+async def _read_to_the_end(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        await reader.read()
+
+
 @use("network.publish", "Use a published port with its token.")
 async def come_in_with_a_token(lab: Laboratory) -> str:
     async with _published(lab) as port:
@@ -109,5 +152,6 @@ TRIALS: tuple[Trial, ...] = (
     publish_another_port,
     come_in_without_a_token,
     take_the_token_over,
+    crowd_others_out,
     come_in_with_a_token,
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 import anyio
@@ -36,6 +37,8 @@ EgressEvents = Callable[[], Iterable[AuditEvent]]
 """What the run's connections have become so far."""
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_MOST_DISPLAYED = 100
+_MOST_TYPE_CHARACTERS = 100
 
 
 class RunAudit:
@@ -68,6 +71,8 @@ class RunAudit:
         self._meter, self._began = meter, 0.0
         self._streams: dict[int, StreamCapture] = {}
         """The captures of streams that had a byte, by number; stream 0 is input that was written live."""
+        self._displayed: list[Mapping[str, object]] = []
+        self._display_number = self._omitted = 0
 
     async def __aenter__(self) -> Self:
         if self._meter is not None:
@@ -115,7 +120,7 @@ class RunAudit:
             case Stderr(data):
                 self.stderr(data)
             case Display():
-                pass
+                self.display(event)
 
     def stdin(self, data: bytes) -> None:
         """Input that the caller writes while the program runs."""
@@ -126,6 +131,20 @@ class RunAudit:
 
     def stderr(self, data: bytes) -> None:
         self._capture(_STDERR, data, self._keep.output)
+
+    def display(self, *displays: Display) -> None:
+        """Output too: values and figures, in every media type that the session gave."""
+        if not self._trail.is_on or self._keep.output == "none":
+            return
+        for each in displays:
+            self._display_number += 1
+            for media_type, value in each.data.items():
+                if len(self._displayed) == _MOST_DISPLAYED:
+                    self._omitted += 1
+                    continue
+                content = as_content(_displayed_bytes(value), self._keep.output)
+                about = {"display": self._display_number, "type": media_type[:_MOST_TYPE_CHARACTERS]}
+                self._displayed.append({**about, "content": content})
 
     def _capture(self, stream: int, data: bytes, kept: Kept) -> None:
         if not data or not self._trail.is_on:
@@ -187,6 +206,8 @@ class RunAudit:
             stdin=self._content(_STDIN),
             stdout=self._content(_STDOUT),
             stderr=self._content(_STDERR),
+            displays=tuple(self._displayed) or None,
+            displays_omitted=self._omitted or None,
         )
 
     def _cancelled(self) -> RunFinished:
@@ -229,6 +250,14 @@ class StreamCapture:
         if self._data is not None:
             return Attachment(bytes(self._data))
         return None if self._digest is None else Digest(self._digest.hexdigest(), self._size)
+
+
+def _displayed_bytes(value: object) -> bytes:
+    """A display has text, bytes, or plain data for JSON."""
+    if isinstance(value, bytes):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.encode("utf-8", "backslashreplace")
 
 
 def printable(path: str) -> str:

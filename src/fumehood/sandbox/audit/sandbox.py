@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 
@@ -135,10 +135,23 @@ class SandboxAudit:
                 self.redact_secrets_of(policy)
             await self.trail.write(PolicyChanged(policy.digest, Attachment(policy.meaning)))
 
-    async def artifacts(self, run_id: str, found: tuple[Artifact, ...], problem: str | None) -> None:
+    @property
+    def keeps_output(self) -> bool:
+        """In full."""
+        return self.trail.is_on and self._keep.output == "full"
+
+    async def artifacts(
+        self, run_id: str, found: tuple[Artifact, ...], problem: str | None, pictures: Mapping[str, bytes]
+    ) -> None:
+        """`pictures` are contents of some of them, by digest."""
         if found or problem is not None:
-            listed = tuple({"path": each.path, "size": each.size, "sha256": each.sha256} for each in found)
+            listed = tuple(_listed(each, pictures.get(each.sha256)) for each in found)
             await self.trail.within(run=run_id).write(ArtifactsFound(listed, problem))
+
+
+def _listed(artifact: Artifact, content: bytes | None) -> Mapping[str, object]:
+    facts: dict[str, object] = {"path": artifact.path, "size": artifact.size, "sha256": artifact.sha256}
+    return facts if content is None else {**facts, "content": Attachment(content)}
 
 
 @lru_cache(maxsize=64)

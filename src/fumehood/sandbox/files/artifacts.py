@@ -1,8 +1,14 @@
-"""Artifacts: files that a run made and `filesystem.outputs` names, digested inside the sandbox and not copied."""
+"""Artifacts: files that a run made and `filesystem.outputs` names, digested inside the sandbox and not copied.
+
+But for small pictures, where the audit log keeps output in full: people who look at a run see them.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import mimetypes
+from collections.abc import Mapping
+from dataclasses import field
 from functools import cache
 
 from fumehood.backends.interface import Conversation
@@ -17,6 +23,10 @@ from fumehood.sandbox.files.walk import TooManyError, Walk, WalkEntry, reason_of
 
 _MAX_ENTRIES = 200_000
 _UNKNOWN = "application/octet-stream"
+PICTURES = frozenset({"image/png", "image/jpeg"})
+"""Those that a log may keep beside its records, for people who look at it."""
+_MOST_PICTURE_BYTES = 1024 * 1024
+_MOST_PICTURES_BYTES = 4 * 1024 * 1024
 _COMPRESSED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
 _Version = tuple[int, int, int]
@@ -28,6 +38,8 @@ class Collection:
 
     artifacts: tuple[Artifact, ...]
     problem: str | None = None
+    pictures: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Contents of those that are pictures and not large, by digest, if they were asked for."""
 
 
 class ArtifactTracker:
@@ -43,11 +55,11 @@ class ArtifactTracker:
         if self.outputs.match(path):
             self._known[path] = (*stored.version, stored.size)
 
-    async def collect(self) -> Collection:
+    async def collect(self, *, with_pictures: bool = False) -> Collection:
         async with explained(self._converse, "collect", "", self._policy) as conversation:
-            return await self._collect(conversation, self._policy.resources)
+            return await self._collect(conversation, self._policy.resources, with_pictures=with_pictures)
 
-    async def _collect(self, conversation: Conversation, limits: Resources) -> Collection:
+    async def _collect(self, conversation: Conversation, limits: Resources, *, with_pictures: bool) -> Collection:
         try:
             there = await present(conversation, self.outputs)
         except TooManyError as error:
@@ -57,7 +69,8 @@ class ArtifactTracker:
         problem = _excess(changed, limits)
         if problem is not None:
             return Collection((), problem)
-        return await _described(conversation, changed, limits.artifacts_size)
+        picture_bytes = _MOST_PICTURES_BYTES if with_pictures else 0
+        return await _described(conversation, changed, limits.artifacts_size, picture_bytes)
 
 
 async def present(conversation: Conversation, outputs: Outputs) -> list[WalkEntry]:
@@ -83,12 +96,22 @@ def _excess(changed: list[WalkEntry], limits: Resources) -> str | None:
     return None
 
 
-async def _described(conversation: Conversation, changed: list[WalkEntry], max_bytes: int) -> Collection:
+async def _described(
+    conversation: Conversation, changed: list[WalkEntry], max_bytes: int, picture_bytes: int
+) -> Collection:
+    """Read are at most `picture_bytes` of pictures; everything is digested."""
     artifacts: list[Artifact] = []
+    pictures: dict[str, bytes] = {}
     left = max_bytes
     for found in changed:
         try:
-            size, sha256 = await protocol.digest(conversation, found.path, limit=left)
+            picture = await _picture(conversation, found, min(_MOST_PICTURE_BYTES, picture_bytes, left))
+            if picture is not None:
+                size, sha256 = len(picture), hashlib.sha256(picture).hexdigest()
+                pictures[sha256] = picture
+                picture_bytes -= size
+            else:
+                size, sha256 = await protocol.digest(conversation, found.path, limit=left)
         except FileRefusal as refusal:
             if refusal.reason == "too large":
                 return Collection((), f"its output files grow beyond {format_size(max_bytes)} while they are read")
@@ -96,7 +119,21 @@ async def _described(conversation: Conversation, changed: list[WalkEntry], max_b
             continue
         left -= size
         artifacts.append(Artifact(found.path, size, sha256, media_type(found.path)))
-    return Collection(tuple(artifacts))
+    return Collection(tuple(artifacts), pictures=pictures)
+
+
+async def _picture(conversation: Conversation, found: WalkEntry, most_bytes: int) -> bytes | None:
+    """Its content; None of what is not a picture by its name, or larger."""
+    if found.entry.size > most_bytes or media_type(found.path) not in PICTURES:
+        return None
+    sink = protocol.MemorySink()
+    try:
+        await protocol.fetch(conversation, found.path, sink, limit=most_bytes, links=False)
+    except FileRefusal as refusal:
+        if refusal.reason == "too large":  # it grows while it is read
+            return None
+        raise
+    return sink.content()
 
 
 @cache

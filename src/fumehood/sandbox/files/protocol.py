@@ -179,8 +179,9 @@ async def fetch(conversation: Conversation, path: str, sink: DataSink, *, limit:
 
 async def fetch_chunks(
     conversation: Conversation, path: str, digest: Hash, *, limit: int
-) -> AsyncGenerator[bytes, None]:
-    """The bytes as they come; SandboxError at the end if they are not those that the service has read.
+) -> AsyncGenerator[tuple[bytes, int], None]:
+    """The bytes as they come, with the size that the file had; SandboxError at the end if they are not those that the
+    service has read.
 
     `digest` is that of all of them at the end, and computed while the receiver of a chunk has it.
     """
@@ -190,7 +191,7 @@ async def fetch_chunks(
         answers = _Answers(conversation, "data", limit)
         async for body in answers:
             size += len(body)
-            yield body
+            yield body, answers.whole_size()
             digest.update(body)
         _check((size, digest.hexdigest()), _receipt(answers.done), path)
 
@@ -331,7 +332,9 @@ class _Answers:
 
     def __init__(self, conversation: Conversation, kind: str, limit: int) -> None:
         self._conversation, self._kind = conversation, kind
-        self._left, self._small = limit, 1 + limit // CHUNK_BYTES
+        self._limit = self._left = limit
+        self._small = 1 + limit // CHUNK_BYTES
+        self._header: dict[str, Any] = {}
         self.done: dict[str, Any] = {}
 
     def __aiter__(self) -> _Answers:
@@ -348,7 +351,15 @@ class _Answers:
         self._small -= len(body) < _LEAST_BYTES
         if self._left < 0 or self._small < 0:
             raise _broken("it sent more than was asked for")
+        self._header = header
         return body
+
+    def whole_size(self) -> int:
+        """Of the file whose data was received last, as the service says; whether it is so is seen at the end."""
+        size = self._header.get("of")
+        if type(size) is not int or not 0 <= size <= self._limit:
+            raise _broken("it did not say how large the file is")
+        return size
 
 
 async def _more(conversation: Conversation) -> None:

@@ -77,12 +77,11 @@ class _Departure:
         self._digest, self._passed, self._is_begun = hashlib.sha256(), 0, False
 
     async def chunks(self, limit: int, *, digest_first: bool) -> AsyncGenerator[bytes, None]:
+        sha256: str | None = None
         if digest_first:
-            size, sha256 = await protocol.digest(self._talk, self._place, limit=limit, links=True)
-        else:
-            size, sha256 = (await protocol.stat(self._talk, self._place, follow=True)).size, None
+            _, sha256 = await protocol.digest(self._talk, self._place, limit=limit, links=True)
         try:
-            async with aclosing(self._chunks(min(size, limit), sha256)) as chunks:
+            async with aclosing(self._chunks(limit, sha256)) as chunks:
                 async for chunk in chunks:
                     self._passed += len(chunk)
                     yield chunk
@@ -93,13 +92,16 @@ class _Departure:
                         await audit.broken(self._place, self._passed)
             raise
 
-    async def _chunks(self, size: int, sha256: str | None) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, limit: int, sha256: str | None) -> AsyncGenerator[bytes, None]:
         """All but the end as it comes; the end when the service has confirmed the whole, and it is recorded."""
-        seen, end = 0, b""
-        async with aclosing(protocol.fetch_chunks(self._talk, self._place, self._digest, limit=size)) as chunks:
-            async for chunk in chunks:
+        seen, size, end = 0, 0, b""
+        async with aclosing(protocol.fetch_chunks(self._talk, self._place, self._digest, limit=limit)) as chunks:
+            async for chunk, whole in chunks:
+                size = size or whole
                 seen += len(chunk)
                 rest = size - seen
+                if rest < 0:
+                    raise self._changed()
                 cut = len(chunk) if rest >= _END_BYTES else max(0, len(chunk) + rest - _END_BYTES)
                 if cut:
                     await self._begin(size, sha256)
@@ -107,15 +109,18 @@ class _Departure:
                 end += chunk[cut:]
         found = self._digest.hexdigest()
         if seen != size or sha256 not in (None, found):
-            raise SandboxError(
-                f"{shown(self._place)} changed while it was read; read it again when no program writes to it"
-            )
+            raise self._changed()
         async with self._audit.files() as audit:
             audit.fetched(self._place, size, found)
         if not self._is_begun:
             self._announce(size, found)
         self._is_begun = False
         yield end
+
+    def _changed(self) -> SandboxError:
+        return SandboxError(
+            f"{shown(self._place)} changed while it was read; read it again when no program writes to it"
+        )
 
     async def _begin(self, size: int, sha256: str | None) -> None:
         if not self._is_begun:

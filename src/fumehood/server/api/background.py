@@ -7,7 +7,7 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from fumehood.errors import FumehoodError, UsageError
-from fumehood.remote.answers.parts import ServedRun
+from fumehood.remote.handlers.parts import ServedRun
 from fumehood.server.api.problems import NotFoundError
 from fumehood.server.api.sandboxes import in_use
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox

@@ -32,7 +32,7 @@ from fumehood.server.api.models import (
 from fumehood.server.api.problems import NotFoundError, PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
-from fumehood.server.sandboxes.wishes import find_wanted_policy
+from fumehood.server.sandboxes.requested_opening import find_wanted_policy
 from fumehood.snapshots import NamedSandbox
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from fumehood.errors import UsageError
 from fumehood.events import Event
-from fumehood.remote.answers.parts import ServedRun
+from fumehood.remote.handlers.parts import ServedRun
 from fumehood.results import RunResult
 from fumehood.sandbox.request import RunOptions
 from fumehood.server.api.models import Id, NewRun, RunInput, RunNews, RunSignal, RunState

@@ -17,7 +17,7 @@ from fumehood.server.sandboxes.errors import EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
 from fumehood.server.sandboxes.opening import Opening, Times
 from fumehood.server.sandboxes.records import SandboxRecord
-from fumehood.server.sandboxes.wishes import read_opening
+from fumehood.server.sandboxes.requested_opening import read_opening
 from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.tenants import DEFAULT_POLICY
 
@@ -71,7 +71,7 @@ def in_use(opened: OpenSandbox) -> Iterator[OpenSandbox]:
 
 
 async def _opening(server: RunningServer, caller: Principal, wanted: NewSandbox) -> Opening:
-    wishes = {
+    requested = {
         "policy": wanted.policy or DEFAULT_POLICY,
         "narrow": wanted.resources,
         "offline": wanted.offline,
@@ -80,7 +80,7 @@ async def _opening(server: RunningServer, caller: Principal, wanted: NewSandbox)
         "keep_tmp": wanted.keep_tmp,
         "times": {name: value for name in ("lifetime", "idle") if (value := getattr(wanted, name)) is not None},
     }
-    return await read_opening(server.database, caller, wishes, longest_times(server.settings), _unseen)
+    return await read_opening(server.database, caller, requested, longest_times(server.settings), _unseen)
 
 
 def _unseen(line: str) -> None:

@@ -204,7 +204,7 @@ class _WithHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)  # a figure has a stricter policy of its own
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

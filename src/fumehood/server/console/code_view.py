@@ -28,7 +28,7 @@ def approval_lines(lines: Iterable[Line]) -> Markup:
 
 
 def highlighted(text: str, language: str = "") -> Markup:
-    kept, rest = _shortened(text)
+    kept, rest = _shortened(text.removesuffix("\n"))
     if language in _LEXERS and kept.isascii():
         lines = list(_coloured(kept, _LEXERS[language]))
     else:

@@ -17,6 +17,7 @@ from fumehood.audit.verification import Report
 from fumehood.errors import AuditError
 from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
+from fumehood.server.console.threads import LogThreads
 from fumehood.server.console.verification_state import Verification
 from fumehood.server.identity.principals import Principal
 from fumehood.tools.approvals import ApprovalStore
@@ -34,8 +35,9 @@ class LocalLogSource:
         self._store: SqliteStore | None = None
         self.is_own = place is None
         self.title = current_user() if place is None else os.fspath(place)
-        self.feed = NewsFeed(lambda: self.log)
-        self.verification = Verification(self.verify)
+        self.blocking = LogThreads("")
+        self.feed = NewsFeed(lambda: self.log, self.blocking)
+        self.verification = Verification(self.verify, self.blocking)
         self.views: set[tuple[str, str, str]] = set()
         if place is None and AuditLog.default() is None:
             raise AuditError("the audit log is turned off (FUMEHOOD_AUDIT=off), and there is nothing to show")
@@ -70,6 +72,9 @@ class LocalLogSource:
                 opened[record.sandbox_id] = record
         found = (record for record in opened.values() if record.kind == "sandbox.opened" and _is_alive(record))
         return [_row(record) for record in found]
+
+    async def policy_names(self) -> frozenset[str]:
+        return frozenset()
 
     async def check_other(self, principal: Principal, asked_by: str) -> None:
         """A person at this machine answers what a program of theirs has asked."""

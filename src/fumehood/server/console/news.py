@@ -15,12 +15,14 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import BusyError, Query, patiently
 from fumehood.errors import AuditError, FumehoodError
 from fumehood.frozen import frozen
+from fumehood.server.console.threads import Blocking
 
 if TYPE_CHECKING:
     from fumehood.server.console.source import RecordReader
@@ -66,8 +68,8 @@ class LiveView(Protocol):
 class NewsFeed:
     """The tap on one log. Used in one event loop."""
 
-    def __init__(self, log: Callable[[], RecordReader]) -> None:
-        self._log = log
+    def __init__(self, log: Callable[[], RecordReader], blocking: Blocking = asyncio.to_thread) -> None:
+        self._log, self._blocking = log, blocking
         self._readers: set[asyncio.Queue[Record | None]] = set()
         self._tap: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
@@ -89,7 +91,7 @@ class NewsFeed:
         yield b"retry: 1000\n\n"
         with self._reader() as queue:
             await self._begun.wait()  # what is written from now on is handed out
-            missed = await asyncio.to_thread(self._read, after, _MOST_MISSED + 1)
+            missed = await self._blocking(partial(self._read, after, _MOST_MISSED + 1))
             if len(missed) > _MOST_MISSED:
                 yield RELOAD
                 return
@@ -148,7 +150,7 @@ class NewsFeed:
     async def _run(self) -> None:
         """Ends with the last reader, and ends every reader when the log cannot be read: pages then ask again."""
         try:
-            path, last = await asyncio.to_thread(self._start)
+            path, last = await self._blocking(self._start)
             seen, sure = (0, 0), 0.0
             self._begun.set()
             while self._readers:
@@ -157,7 +159,7 @@ class NewsFeed:
                 if mark == seen and time.monotonic() < sure + _SURE_SECONDS:
                     continue
                 seen, sure = mark, time.monotonic()
-                for record in await asyncio.to_thread(self._read, last, _MOST_MISSED):
+                for record in await self._blocking(partial(self._read, last, _MOST_MISSED)):
                     last = record.seq
                     self._hand_out(record)
         except (AuditError, OSError, BusyError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 from urllib.parse import parse_qs
@@ -31,7 +30,7 @@ class ConsoleViewed(AuditEvent):
     kind = "console.viewed"
 
     what: str
-    """`run`, `task`, `approval`, `export`."""
+    """`run`, `task`, `approval`, `record`, `export`; `egress` of a whole tenant, by those who run the server."""
     subject: str
     of: str | None
     """Whose it is."""
@@ -69,6 +68,10 @@ class PageRequest:
         """Runs of others, too."""
         return self.may(Scope.AUDIT)
 
+    async def changeable_policies(self) -> frozenset[str]:
+        """Names of policies of which the viewer may propose changes."""
+        return await self.source.policy_names() if self.may(Scope.POLICIES) else frozenset()
+
     def is_own(self, who: str) -> bool:
         return who == self.principal.name
 
@@ -79,7 +82,7 @@ class PageRequest:
         return self.request.query_params.get(name, "")
 
     async def blocking(self, work: Callable[[], T]) -> T:
-        return await asyncio.to_thread(work)
+        return await self.source.blocking(work)
 
     async def viewed(self, what: str, subject: str, of: str | None) -> None:
         """Before code or output is shown: the record is there first. What is one's own is not recorded."""
@@ -98,6 +101,7 @@ class PageRequest:
             "root": ROOT,
             "nav": self._nav,
             "here": self.request.url.path,
+            "section": _section(self.request.url.path),
             "principal": self.principal,
             "source": self.source,
             "form_token": self.session.form_token,
@@ -112,6 +116,12 @@ class PageRequest:
     def go(self, path: str) -> Response:
         """After an action: the page that shows what came of it."""
         return RedirectResponse(f"{ROOT}{path}", 303)
+
+
+def _section(path: str) -> str:
+    """The page of the navigation that this one belongs to."""
+    first = "/" + path.removeprefix(ROOT).strip("/").partition("/")[0]
+    return "/" if first == "/runs" else first
 
 
 async def read_form(request: Request) -> dict[str, str]:

@@ -14,8 +14,9 @@ from fumehood.server.console.app import problem_page
 from fumehood.server.console.page_request import NoSuchPageError, StalePageError
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ROOT
-from fumehood.server.console.sessions import SessionStore, cookie_of, set_cookie
-from fumehood.server.console.sign_in import Authenticate, safe_place
+from fumehood.server.console.sessions import NOT_KNOWN, SessionStore, cookie_of, set_cookie
+from fumehood.server.console.sign_in import safe_place
+from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.code_flow import CodeFlow
 from fumehood.server.identity.principals import NotAuthenticatedError
 
@@ -27,8 +28,8 @@ _MOST_CODE = 4096
 class ProviderSignIn:
     """The cookie says which browser has left; it is sent with the way back, which another site leads to."""
 
-    def __init__(self, sessions: SessionStore, authenticate: Authenticate, flows: Mapping[str, CodeFlow]) -> None:
-        self._sessions, self._authenticate, self._flows = sessions, authenticate, flows
+    def __init__(self, sessions: SessionStore, authenticator: Authenticator, flows: Mapping[str, CodeFlow]) -> None:
+        self._sessions, self._authenticator, self._flows = sessions, authenticator, flows
 
     def routes(self) -> list[Route]:
         return [Route("/sign-in/with/{name}", self.leave), Route("/sign-in/from/{name}", self.come_back)]
@@ -56,10 +57,11 @@ class ProviderSignIn:
                 raise StalePageError("This is not the sign-in that was begun here. Begin again.")
             if not code or len(code) > _MOST_CODE:
                 raise StalePageError("The identity provider did not sign you in. Begin again.")
-            token = await flow.token(code, _redirect(request), verifier)
-            principal = await self._authenticate(token, request.client.host if request.client else None)
+            token, id_token = await flow.tokens(code, _redirect(request), verifier)
+            principal = await self._authenticator.credential(token, request.client.host if request.client else None)
             if not principal.name.startswith(f"user:{name}/"):
                 raise NotAuthenticatedError
+            signed_in = await self._authenticator.sign_in_time(principal, id_token)
         except Exception as error:
             return problem_page(request, error)
         if old := cookie_of(request):
@@ -67,7 +69,7 @@ class ProviderSignIn:
         # Not a redirection: the browser would count that as coming from the provider, and leave the cookie out.
         answer = HTMLResponse(render("signed_in.html", root=ROOT, to=safe_place(to)))
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
-        set_cookie(answer, await self._sessions.begin(principal))
+        set_cookie(answer, await self._sessions.begin(principal, signed_in or NOT_KNOWN))
         return answer
 
     def _flow(self, request: Request) -> CodeFlow:

@@ -14,6 +14,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
+from fumehood.audit.words import dollars
 from fumehood.characters import neutralise
 from fumehood.server.console.code_view import highlighted, plain_lines
 
@@ -21,6 +22,7 @@ _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
 _MOST_CHARACTERS = 4000
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+_OF_BYTES = ("bytes", "memory", "disk", "workspace")
 
 
 def render(template: str, **context: object) -> str:
@@ -47,6 +49,8 @@ def _environment() -> jinja2.Environment:
         "short": short,
         "whole": whole,
     }
+    environment.filters["amount"] = amount  # pyright: ignore[reportArgumentType]  # any function may be one
+    environment.filters["dollars"] = dollars  # pyright: ignore[reportArgumentType]
     environment.globals["text_to_edit"] = escape  # pyright: ignore[reportArgumentType]  # what is sent back is what was there
     environment.globals["asset"] = asset  # pyright: ignore[reportArgumentType]  # any function may be one
     return environment
@@ -101,6 +105,13 @@ def size(value: object) -> str:
         if value >= amount:
             return f"{value / amount:.1f} {unit}"
     return f"{value:g} B"
+
+
+def amount(value: float, name: str) -> str:
+    """Of a quota or a gauge: some are numbers, some bytes."""
+    if any(word in name for word in _OF_BYTES):
+        return size(value)
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def duration(value: object) -> str:

@@ -42,9 +42,9 @@ class ServerConsole:
     def sign_in_routes(self) -> list[Route]:
         issuers = self._server.settings.oidc
         flows = {name: CodeFlow(each) for name, each in issuers.items() if each.client is not None}
-        authenticate = self._server.authenticator.credential
-        by_key = KeySignIn(self.sessions, authenticate, tuple(flows))
-        return [*by_key.routes(), *ProviderSignIn(self.sessions, authenticate, flows).routes()]
+        authenticator = self._server.authenticator
+        by_key = KeySignIn(self.sessions, authenticator.credential, tuple(flows))
+        return [*by_key.routes(), *ProviderSignIn(self.sessions, authenticator, flows).routes()]
 
     def close(self) -> None:
         """Ends the streams of open pages, which look for the server that comes next."""

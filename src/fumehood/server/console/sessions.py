@@ -24,6 +24,7 @@ FRESH_SECONDS = 15 * 60
 KEY_SECONDS = 12 * 3600.0
 USER_SECONDS = 3600.0
 """Of somebody whom an identity provider knows: then it is asked again."""
+NOT_KNOWN = 0.0
 _MOST_OF_PRINCIPAL = 100
 """The oldest make room. Of each one, not of the tenant: else one key could sign everybody out."""
 
@@ -32,6 +33,7 @@ _MOST_OF_PRINCIPAL = 100
 class ConsoleSession:
     principal: Principal
     signed_in: float
+    """When the holder showed who they are; NOT_KNOWN if an identity provider does not say."""
     form_token: str
     """What every form of the session carries."""
 
@@ -42,7 +44,7 @@ class ConsoleSession:
 
 
 class SessionStore(Protocol):
-    async def begin(self, principal: Principal) -> str:
+    async def begin(self, principal: Principal, signed_in: float) -> str:
         """The value of the cookie."""
         ...
 
@@ -57,9 +59,9 @@ class MemorySessions:
     def __init__(self) -> None:
         self._known: dict[str, tuple[Principal, float]] = {}
 
-    async def begin(self, principal: Principal) -> str:
+    async def begin(self, principal: Principal, signed_in: float) -> str:
         value = secrets.token_urlsafe(32)
-        self._known[digest(value)] = principal, time.time()
+        self._known[digest(value)] = principal, signed_in
         return value
 
     async def find(self, value: str, address: str | None) -> ConsoleSession | None:
@@ -76,20 +78,20 @@ class StoredSessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(self, principal: Principal) -> str:
+    async def begin(self, principal: Principal, signed_in: float) -> str:
         value, now = secrets.token_urlsafe(32), time.time()
         seconds = KEY_SECONDS if principal.name.startswith("key:") else USER_SECONDS
         async with self._database.transaction(principal.tenant) as transaction:
             await transaction.execute(
                 "DELETE FROM sessions WHERE tenant = ? AND principal = ? AND sha256 NOT IN "
-                "(SELECT sha256 FROM sessions WHERE tenant = ? AND principal = ? ORDER BY signed_in DESC LIMIT ?)",
+                "(SELECT sha256 FROM sessions WHERE tenant = ? AND principal = ? ORDER BY expires DESC LIMIT ?)",
                 *(principal.tenant, principal.name) * 2,
                 _MOST_OF_PRINCIPAL - 1,
             )
             await transaction.execute(
                 "INSERT INTO sessions (tenant, sha256, principal, scopes, signed_in, expires) VALUES (?,?,?,?,?,?)",
                 *(principal.tenant, digest(value), principal.name, " ".join(sorted(principal.scopes))),
-                *(now, now + seconds),
+                *(signed_in, now + seconds),
             )
         return value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.requests import Request
@@ -55,7 +56,7 @@ async def begin_session(sessions: SessionStore, request: Request, principal: Pri
     if old := cookie_of(request):
         await sessions.end(old)
     answer = RedirectResponse(f"{ROOT}{safe_place(to)}", 303)
-    set_cookie(answer, await sessions.begin(principal))
+    set_cookie(answer, await sessions.begin(principal, time.time()))
     return answer
 
 

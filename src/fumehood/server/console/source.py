@@ -12,6 +12,7 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.frozen import frozen
 from fumehood.server.console.news import NewsFeed
+from fumehood.server.console.threads import Blocking
 from fumehood.server.console.verification_state import Verification
 from fumehood.server.identity.principals import Principal
 from fumehood.tools.approvals import ApprovalStore
@@ -56,7 +57,7 @@ class Gauge:
 
 
 class ConsoleSource(Protocol):
-    """One for each log. What blocks is called in a thread."""
+    """One for each log. What blocks is called by `blocking`."""
 
     is_local: bool
     """Of one user on this machine, who is the only one that looks at it."""
@@ -65,6 +66,9 @@ class ConsoleSource(Protocol):
     verification: Verification
     views: set[tuple[str, str, str]]
     """Who has seen what, since the process has started."""
+
+    @property
+    def blocking(self) -> Blocking: ...
 
     @property
     def log(self) -> RecordReader:
@@ -88,6 +92,10 @@ class ConsoleSource(Protocol):
         ...
 
     async def open_sandboxes(self) -> Sequence[SandboxRow]: ...
+
+    async def policy_names(self) -> frozenset[str]:
+        """Of the catalogue, whose policies can be changed; empty where there is none."""
+        ...
 
     async def check_other(self, principal: Principal, asked_by: str) -> None:
         """DeniedError if the principal is the one who asked, under whatever name, and that matters here."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
+from urllib.parse import quote, urlencode
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
@@ -14,6 +15,8 @@ from fumehood.errors import FumehoodError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy, describe
 from fumehood.policy.decision import Decision
+from fumehood.server.console.pictures import PICTURE_TYPES
+from fumehood.server.console.routes import ROOT
 from fumehood.server.console.source import RecordReader
 
 _TITLES = {
@@ -51,9 +54,11 @@ _BAD = frozenset(
     {"run.broke", "request.denied", "egress.denied", "canary.seen", "tool.refused", "model.failed", "approval.denied"}
 )
 _CONTENTS = ("code", "arguments", "stdin", "stdout", "stderr", "task", "answer", "text")
+_PLAIN = "text/plain"
+_LISTS = ("artifacts", "displays")
 _SAID_ELSEWHERE = frozenset({"task.started"})
 """What is kept of a task is what its agent was told."""
-_HIDDEN = frozenset({*_CONTENTS, "reason", "rule", "artifacts", "policy", "enforcement", "status", "cause"})
+_HIDDEN = frozenset({*_CONTENTS, *_LISTS, "reason", "rule", "policy", "enforcement", "status", "cause"})
 
 
 @frozen
@@ -66,6 +71,16 @@ class Block:
     language: str
     size: int
     sha256: str
+
+
+@frozen
+class Figure:
+    """A picture that the log keeps: a run displayed it, or left it as a file."""
+
+    label: str
+    stored: str
+    """Its digest in the log, by which `pages.run` finds and checks it."""
+    size: int
 
 
 @frozen
@@ -82,7 +97,12 @@ class StoryStep:
     rule: str
     change: str
     """The smallest change of the policy that would allow what was denied."""
+    proposal: str
+    """The address of a page that proposes this change, for those who may make it."""
     artifacts: tuple[Mapping[str, Any], ...]
+    figures: tuple[Figure, ...]
+    other_types: tuple[str, ...]
+    """Media types of what was displayed that are not shown: they could hold scripts, or are not known here."""
     run: str
     who: str
 
@@ -90,8 +110,9 @@ class StoryStep:
 class StoryTeller:
     """Of one log. The policies of sandboxes are read once."""
 
-    def __init__(self, log: RecordReader) -> None:
-        self._log = log
+    def __init__(self, log: RecordReader, changeable: Container[str] = ()) -> None:
+        """Denials under a policy that is `changeable`, by name, lead to its change."""
+        self._log, self._changeable = log, changeable
         self._policies: dict[str, Policy | None] = {}
 
     def step(self, record: Record) -> StoryStep:
@@ -109,7 +130,10 @@ class StoryTeller:
             reason=str(data.get("reason", "")),
             rule=str(data.get("rule") or decision.rule),
             change=decision.fix,
-            artifacts=_artifacts(data),
+            proposal=self._proposal(record, decision),
+            artifacts=_listed(data, "artifacts"),
+            figures=tuple(figures_of(data)),
+            other_types=tuple(_other_types(data)),
             run=record.run_id or str(data.get("run", "")),
             who=shown.who,
         )
@@ -128,6 +152,12 @@ class StoryTeller:
                     attempt = parse_attempt(text)
                     return Judge(policy).decide(attempt.kind, attempt.target)
         return Decision(what, False)
+
+    def _proposal(self, record: Record, decision: Decision[str]) -> str:
+        policy = self.policy_of(record.sandbox_id) if decision.fix else None
+        if policy is None or policy.name is None or policy.name not in self._changeable:
+            return ""
+        return f"{ROOT}/policies/{quote(policy.name, safe='')}/change?{urlencode({'attempt': decision.attempt})}"
 
     def policy_of(self, sandbox: str | None) -> Policy | None:
         """As it was when the sandbox opened, or as it was changed to since."""
@@ -160,11 +190,24 @@ class StoryTeller:
                     found.append(Block(name, self._text(rest.get("stored")), language, size, digest))
                 case _:
                     continue
-        return found
+        return [*found, *self._values(data)]
+
+    def _values(self, data: Mapping[str, Any]) -> Iterator[Block]:
+        """Values that a session displayed as text, and not as anything else that is shown."""
+        for shown in _displays(data).values():
+            content = shown.get(_PLAIN)
+            if isinstance(content, dict) and not PICTURE_TYPES & shown.keys():
+                about = cast("dict[str, Any]", content)
+                text = self._text(about.get("stored"))
+                yield Block("value", text, "", _whole_number(about.get("size")), str(about.get("sha256")))
 
     def _text(self, stored: object) -> str | None:
         data = self._log.attachment(stored) if isinstance(stored, str) else None
         return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _whole_number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _policy(text: bytes | None, name: object) -> Policy | None:
@@ -189,11 +232,41 @@ def _told(value: object) -> str:
     return str(value)
 
 
-def _artifacts(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    listed = data.get("artifacts")
+def _listed(data: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
+    listed = data.get(name)
     if not isinstance(listed, list):
         return ()
     return tuple(cast("Mapping[str, Any]", each) for each in cast("list[object]", listed) if isinstance(each, dict))
+
+
+def figures_of(data: Mapping[str, Any]) -> Iterator[Figure]:
+    """Whatever a record says of them: that one is a picture is found out when somebody wants to see it."""
+    for number, shown in _displays(data).items():
+        for media_type in PICTURE_TYPES & shown.keys():
+            yield from _figure(f"display {number}", shown[media_type])
+    for each in _listed(data, "artifacts"):
+        yield from _figure(str(each.get("path")), each.get("content"))
+
+
+def _figure(label: str, content: object) -> Iterator[Figure]:
+    match content:
+        case {"stored": str(stored), "size": int(size)}:
+            yield Figure(label, stored, size)
+        case _:
+            return
+
+
+def _displays(data: Mapping[str, Any]) -> dict[str, dict[str, object]]:
+    """Number of the display -> media type -> content."""
+    found: dict[str, dict[str, object]] = {}
+    for each in _listed(data, "displays"):
+        found.setdefault(str(each.get("display")), {})[str(each.get("type"))] = each.get("content")
+    return found
+
+
+def _other_types(data: Mapping[str, Any]) -> Iterator[str]:
+    for shown in _displays(data).values():
+        yield from sorted(shown.keys() - PICTURE_TYPES - {_PLAIN})
 
 
 def policy_lines(policy: Policy | None) -> list[str]:

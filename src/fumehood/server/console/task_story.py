@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 from fumehood.audit.records import Record
@@ -12,6 +13,7 @@ from fumehood.server.console.source import RecordReader
 
 _MOST_RECORDS = 5000
 _TASK = "task"
+_RUNNING = "running"
 
 
 @frozen
@@ -26,6 +28,8 @@ class TaskRow:
     detail: str
     turns: int
     tokens: int
+    cost_microdollars: int | None
+    """None if it is not known."""
     calls: int
     seq: int
 
@@ -64,10 +68,11 @@ def task_row(started: Record, ended: Record | None) -> TaskRow:
         who=str(started.parse().get("who", "?")),
         model=str(data.get("model", "")),
         time=started.time,
-        state=str(end.get("stop", "running")),
+        state=str(end.get("stop", _RUNNING)),
         detail=str(end.get("detail", "")),
         turns=_number(end.get("turns")),
         tokens=_number(end.get("tokens")),
+        cost_microdollars=_number(end["cost_microdollars"]) if "cost_microdollars" in end else None,
         calls=_number(end.get("tool_calls")),
         seq=started.seq,
     )
@@ -92,11 +97,13 @@ def find_task(log: RecordReader, task: str) -> TaskRow | None:
 class TaskMembership:
     """Whether a record belongs to a task: it names it, or it is of a run in a sandbox while the task's call is open.
 
-    Records have to be shown in their order.
+    Records have to be shown in their order. What the task has used so far is counted along the way.
     """
 
     def __init__(self, task: str) -> None:
         self._task = task
+        self._turns = self._tokens = self._tool_calls = self._seen = 0
+        self._cost: int | None = 0
         self._calls: dict[str, str] = {}
         """Calls under way -> their sandbox."""
         self.runs: set[str] = set()
@@ -113,14 +120,34 @@ class TaskMembership:
             self.runs.add(record.run_id or "")
         if record.kind == "request.denied" and record.sandbox_id in self._calls.values():
             self.runs.add(record.run_id or "")
+        if is_own and record.seq > self._seen:
+            self._count(record)
+        self._seen = max(self._seen, record.seq)
         return is_own or (record.run_id is not None and record.run_id in self.runs)
 
+    def _count(self, record: Record) -> None:
+        if record.kind == "tool.called":
+            self._tool_calls += 1
+        elif record.kind == "model.answered":
+            data = record.data
+            self._turns += 1
+            self._tokens += _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
+            cost = data.get("cost_microdollars")
+            self._cost = self._cost + cost if isinstance(cost, int) and self._cost is not None else None
 
-def task_records(log: RecordReader, row: TaskRow) -> Iterator[Record]:
+    def so_far(self, row: TaskRow) -> TaskRow:
+        """The row of a task that goes on, with what it has used; what its last record says of one that has ended."""
+        if row.state != _RUNNING:
+            return row
+        return replace(
+            row, turns=self._turns, tokens=self._tokens, calls=self._tool_calls, cost_microdollars=self._cost
+        )
+
+
+def task_records(log: RecordReader, row: TaskRow, members: TaskMembership) -> Iterator[Record]:
     """From its start on, to its end if it has one."""
-    members = TaskMembership(row.id)
     for record in log.find(Query(after=row.seq - 1, limit=_MOST_RECORDS)):
         if members.has(record):
             yield record
-        if record.kind == "task.ended" and ids_of(record).get(_TASK) == row.id and row.state != "running":
+        if record.kind == "task.ended" and ids_of(record).get(_TASK) == row.id and row.state != _RUNNING:
             return

@@ -11,11 +11,13 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.server.console.news import NewsFeed
 from fumehood.server.console.source import Gauge, SandboxRow
+from fumehood.server.console.threads import LogThreads
 from fumehood.server.console.verification_state import Verification
 from fumehood.server.events import RecordsRead
 from fumehood.server.identity.approvers import check_other
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.records import list_open
+from fumehood.server.tenants.catalogue import list_policies
 from fumehood.server.tenants.quotas import Quota, count_open, read_limits
 from fumehood.tools.approvals import ApprovalStore
 
@@ -28,8 +30,9 @@ class TenantSource:
 
     def __init__(self, server: ServerState, tenant: str) -> None:
         self.server, self.title = server, tenant
-        self.feed = NewsFeed(lambda: self.log)
-        self.verification = Verification(self.verify)
+        self.blocking = LogThreads(tenant)
+        self.feed = NewsFeed(lambda: self.log, self.blocking)
+        self.verification = Verification(self.verify, self.blocking)
         self.views: set[tuple[str, str, str]] = set()
 
     @property
@@ -56,6 +59,9 @@ class TenantSource:
             SandboxRow(each.id, each.policy, each.opened, each.expires, each.principal, each.metadata)
             for each in await list_open(self.server.database, self.title)
         ]
+
+    async def policy_names(self) -> frozenset[str]:
+        return frozenset(entry.name for entry in await list_policies(self.server.database, self.title))
 
     async def check_other(self, principal: Principal, asked_by: str) -> None:
         await check_other(self.server.database, principal, asked_by)

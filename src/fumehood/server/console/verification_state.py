@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from fumehood.audit.verification import Problem, Report
 from fumehood.frozen import frozen
+from fumehood.server.console.threads import Blocking
 
 AT_ONCE_RECORDS = 20_000
 """Up to so many a log is verified when somebody looks at it; a longer one when they ask for it."""
@@ -40,8 +41,8 @@ class VerifiedLog:
 class Verification:
     """Of one log; one at a time."""
 
-    def __init__(self, verify: Callable[[], Report]) -> None:
-        self._verify, self._turn = verify, asyncio.Lock()
+    def __init__(self, verify: Callable[[], Report], blocking: Blocking) -> None:
+        self._verify, self._blocking, self._turn = verify, blocking, asyncio.Lock()
         self.newest: VerifiedLog | None = None
 
     async def run(self, *, anew: bool) -> VerifiedLog:
@@ -51,5 +52,5 @@ class Verification:
             oldest = asked if anew else asked - _FRESH_SECONDS
             if self.newest is None or self.newest.time < oldest:
                 began = time.time()
-                self.newest = VerifiedLog(await asyncio.to_thread(self._verify), began)
+                self.newest = VerifiedLog(await self._blocking(self._verify), began)
             return self.newest

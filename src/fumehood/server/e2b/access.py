@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fumehood.errors import DeniedError
-from fumehood.server.e2b.answers import Answers
 from fumehood.server.e2b.errors import CallFailure, failure_of, gone
+from fumehood.server.e2b.idempotency import IdempotentOpenings
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes, Terms
 from fumehood.server.identity.keys import authenticate
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
@@ -30,7 +30,7 @@ class Control:
 
     def __init__(self, database: Database, sandboxes: E2bSandboxes, terms: Terms) -> None:
         self.database, self.sandboxes, self.terms = database, sandboxes, terms
-        self.answers = Answers()
+        self.openings = IdempotentOpenings()
 
     async def principal(self, request: Request) -> Principal:
         """NotAuthenticatedError without a key in force, ForbiddenError if that may not run code, QuotaExceededError."""

@@ -10,7 +10,7 @@ from fumehood.backends.languages import find_language
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.guest.contract.paths import WORKSPACE
-from fumehood.remote.answers.parts import ServedSession
+from fumehood.remote.handlers.parts import ServedSession
 from fumehood.results import Cause, RunResult, Status
 from fumehood.server.e2b.environment import variables_for
 from fumehood.server.e2b.errors import MissingError, NotHereError

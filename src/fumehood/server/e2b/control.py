@@ -52,7 +52,7 @@ async def create(control: Control, request: Request, principal: Principal) -> Re
         )
 
     key = request.headers.get("idempotency-key", "")[:256]
-    sandbox = await control.answers.once(principal.tenant, key, body, work)
+    sandbox = await control.openings.once(principal.tenant, key, body, work)
     return JSONResponse(_created(control, request, principal, sandbox), 201)
 
 

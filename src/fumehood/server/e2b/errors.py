@@ -95,6 +95,8 @@ def failure_of(error: Exception) -> CallFailure:
                 return CallFailure(code, status, str(error))
         code, status = _BY_ERRNO.get(error.errno or 0, ("internal", 500))
         return CallFailure(code, status, str(error))
+    if isinstance(error, ConnectionAbortedError):  # nothing for the log, which clients could fill by leaving
+        return CallFailure("canceled", 499, str(error))
     _log.error("a request failed: unexpected %s", type(error).__name__, exc_info=error)
     return CallFailure("internal", 500, "the server failed; its own log has the reason")
 

@@ -17,7 +17,7 @@ from typing import Any
 from fumehood.errors import SandboxError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.frozen import frozen
-from fumehood.remote.answers.parts import ServedRun
+from fumehood.remote.handlers.parts import ServedRun
 from fumehood.results import RunResult
 from fumehood.sandbox.request import RunOptions
 from fumehood.server.e2b.environment import variables_for

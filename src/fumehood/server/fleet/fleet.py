@@ -20,15 +20,9 @@ from fumehood.cluster.carrier import SubjectCarrier
 from fumehood.cluster.claims import account_of, read_user_token
 from fumehood.cluster.connection import close, connect, flush, subscribe
 from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.folder import AUTHORITY, SERVER_FILE
 from fumehood.cluster.join import NewcomerAdmission
-from fumehood.cluster.lease import (
-    LEASE_SECONDS,
-    RENEW_SECONDS,
-    STORED_HEADERS,
-    make_workers_stream,
-    now,
-    stored_sequence,
-)
+from fumehood.cluster.lease import STORED_HEADERS, LeaseTimes, make_workers_stream, now, stored_sequence
 from fumehood.errors import LostError, SandboxError, UsageError
 from fumehood.server.fleet.choice import SandboxNeeds, can_serve, may_take, rank_workers
 from fumehood.server.fleet.fair_queue import WAIT_SECONDS, FairQueue
@@ -41,8 +35,6 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-SERVER_FILE = "server.creds"
-_FIRST_SECONDS = 1.2 * RENEW_SECONDS
 _STATUS = "Status"
 """The header of what NATS says itself: that no process hears a subject."""
 _SHUTDOWN, _STALE = "Server Shutdown", "Stale Connection"
@@ -52,8 +44,8 @@ _log = logging.getLogger(__name__)
 class Fleet:
     """`reports` takes what workers report besides the messages of sandboxes."""
 
-    def __init__(self, folder: Path, reports: WorkerReports) -> None:
-        self._folder, self._reports = folder, reports
+    def __init__(self, folder: Path, reports: WorkerReports, times: LeaseTimes | None = None) -> None:
+        self._folder, self._reports, self._times = folder, reports, times or LeaseTimes()
         self._credentials = MemberCredentials.read(folder / SERVER_FILE)
         self._account = account_of(self._credentials.user)
         self._instance = secrets.token_hex(6)
@@ -64,34 +56,32 @@ class Fleet:
         """By worker and channel."""
         self._connections: set[PlacedConnection] = set()
         self._channels = count(1)
-        self._tokens: dict[str, str] = {}
-        """Tokens of workers that were verified -> the worker's name."""
         self.queue = FairQueue()
         """Of openings for which no worker has room."""
         self._poison = PoisonedPolicies()
-        self._watch: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._orders: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Returns when it knows the workers that there are."""
         client = self._client = await connect(self._credentials, disconnected=self._lose_carriers)
         await make_workers_stream(client)
-        await subscribe(client, subjects.down(self.name, "*", self._instance, "*"), self._take, headers=[_STATUS])
-        await subscribe(client, subjects.stored("*"), self._hear, headers=STORED_HEADERS)
-        if ClusterAuthority.is_at(self._folder / "authority"):
-            admission = NewcomerAdmission(ClusterAuthority(self._folder / "authority"))
+        await subscribe(client, subjects.down(self.name, "*", self._instance, "*"), self._on_message, headers=[_STATUS])
+        await subscribe(client, subjects.stored("*"), self._on_entry, headers=STORED_HEADERS)
+        if ClusterAuthority.is_at(self._folder / AUTHORITY):
+            admission = NewcomerAdmission(ClusterAuthority(self._folder / AUTHORITY))
             await subscribe(client, subjects.join("*"), admission.answer)
         self._observer = await connect(self._credentials, is_observer=True)
-        await subscribe(self._observer, f"$SYS.ACCOUNT.{self._account}.DISCONNECT", self._see_disconnected)
+        await subscribe(self._observer, f"$SYS.ACCOUNT.{self._account}.DISCONNECT", self._on_disconnected)
         await flush(self._observer)
         await flush(client)
-        self._watch = asyncio.ensure_future(self._keep(client))
-        await asyncio.sleep(_FIRST_SECONDS)
+        self._tasks = [asyncio.ensure_future(work) for work in (self._keep(client), self._reports.take_all())]
+        await asyncio.sleep(1.2 * self._times.renew)
 
     async def close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for client in (self._client, self._observer):
             if client is not None:
                 await close(client)
@@ -138,7 +128,7 @@ class Fleet:
         if connection in self._connections:
             self._connections.discard(connection)
             if connection.worker is not None:
-                connection.worker.free += 1
+                connection.worker.give_back()
                 self._wake_for(connection.worker, 1)
 
     def note_failed(self, worker: KnownWorker, needs: SandboxNeeds, reason: str) -> None:
@@ -162,11 +152,11 @@ class Fleet:
 
     # What workers say.
 
-    async def _take(self, message: Msg) -> None:
+    async def _on_message(self, message: Msg) -> None:
         _, _, _, worker, _, channel = message.subject.split(".")
         if subjects.is_report(channel):
             if (known := self._workers.get(worker)) is not None:
-                await self._reports.take(known, message.data)
+                self._reports.add(known, message.data)
             return
         carrier = self._carriers.get((worker, channel))
         if carrier is None:
@@ -176,13 +166,13 @@ class Fleet:
         else:
             carrier.deliver(message.data)
 
-    async def _hear(self, message: Msg) -> None:
+    async def _on_entry(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
         if stored_sequence(message, name) is None:
             return
         try:
             self._update(name, json.loads(message.data))
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, UsageError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError) as error:
             _log.warning("worker %s describes itself in a way that cannot be used: %s", name, error)
 
     def _update(self, name: str, entry: dict[str, Any]) -> None:
@@ -208,7 +198,7 @@ class Fleet:
     def _wake_for(self, worker: KnownWorker, count: int) -> None:
         self.queue.wake(count, lambda needs: may_take(worker, needs))
 
-    async def _see_disconnected(self, message: Msg) -> None:
+    async def _on_disconnected(self, message: Msg) -> None:
         """NATS says who, by the token that was shown; which of its connections, by its number."""
         event = json.loads(message.data)
         client, reason = event.get("client", {}), str(event.get("reason"))
@@ -224,16 +214,16 @@ class Fleet:
     # Loss.
 
     async def _keep(self, client: Client) -> None:
-        last = now()
+        last, renew, lease = now(), self._times.renew, self._times.lease
         while True:
             await _quietly(client.publish(subjects.beat(self.name), self._instance.encode()))
-            await asyncio.sleep(RENEW_SECONDS)
-            stopped, last = now() - last - RENEW_SECONDS, now()
+            await asyncio.sleep(renew)
+            stopped, last = now() - last - renew, now()
             for worker in list(self._workers.values()):
                 # While this process did not run it received nothing.
                 worker.seen += max(0.0, stopped)
-                if worker.lost is None and now() - worker.seen > LEASE_SECONDS:
-                    self._lose(worker, f"worker {worker.name} has not been heard for {LEASE_SECONDS:g} s")
+                if worker.lost is None and now() - worker.seen > lease:
+                    self._lose(worker, f"worker {worker.name} has not been heard for {lease:g} s")
 
     def _lose(self, worker: KnownWorker, reason: str) -> None:
         if worker.lost is not None:

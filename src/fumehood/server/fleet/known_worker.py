@@ -9,6 +9,8 @@ from typing import Any, cast
 from fumehood.cluster.claims import UserClaims
 from fumehood.cluster.lease import now
 
+_MOST_SLOTS = 1_000_000
+_MOST_SHOWN = 64
 _MOST_FAILURES = 5
 _REST_SECONDS = 60.0
 
@@ -31,14 +33,29 @@ class KnownWorker:
         self.update(entry)
 
     def update(self, entry: Mapping[str, Any]) -> None:
-        self.seen = now()
-        self.client = int(entry["client"])
-        self.slots, self.free = int(entry["slots"]), int(entry["free"])
-        self.backends = frozenset(map(str, entry["backends"]))
-        self.warm = frozenset(map(str, entry["warm"]))
-        labels: object = entry["labels"]
-        self.labels = {str(name): str(value) for name, value in cast("dict[str, str]", labels).items()}
+        """All of it or nothing. It may lie about its room, but only with what placement can count with."""
+        client, slots, free = (int(entry[name]) for name in ("client", "slots", "free"))
+        if not 0 <= free <= slots <= _MOST_SLOTS:
+            raise ValueError("a room that cannot be")
+        backends, warm = frozenset(map(str, entry["backends"])), frozenset(map(str, entry["warm"]))
+        labels = dict(cast("dict[str, str]", entry["labels"]).items())
+        if len(labels) > _MOST_SHOWN or len(backends) > _MOST_SHOWN or len(warm) > _MOST_SHOWN:
+            raise ValueError("more than a worker has to say")
+        self.labels = {str(name): str(value) for name, value in labels.items()}
         self.version, self.is_draining = str(entry["version"]), bool(entry["draining"])
+        self.client, self.slots, self.free, self.backends, self.warm = client, slots, free, backends, warm
+        self.seen = now()
+
+    def reserve(self) -> None:
+        """Before it answers: others have to ask elsewhere, or wait. What it says of itself next replaces this."""
+        self.free -= 1
+
+    def give_back(self) -> None:
+        self.free += 1
+
+    def note_full(self) -> None:
+        """It has refused an opening, and is not asked again until it announces room."""
+        self.free = 0
 
     def is_resting(self, tenant: str) -> bool:
         """Whether it is out of rotation for a tenant, whose openings have failed here again and again."""

@@ -59,9 +59,9 @@ class PlacedConnection(SandboxConnection):
                     await self._open_at(worker)
                     return
                 except HostUnavailableError:
-                    worker.free = 0
+                    worker.note_full()
                 except UnenforceableError as error:
-                    failure = error
+                    failure = _on(worker, error)
                 except (UsageError, DeniedError):
                     raise
                 except LostError as error:
@@ -74,15 +74,22 @@ class PlacedConnection(SandboxConnection):
                 raise failure
 
     async def _open_at(self, worker: KnownWorker) -> None:
-        self.worker, self._wishes = worker, self._opening | {"epoch": worker.epoch}
-        worker.free -= 1  # before it answers: others have to ask elsewhere, or wait
+        self.worker, self._requested = worker, self._opening | {"epoch": worker.epoch}
+        worker.reserve()
         try:
             await super().open()
+            await self._refuse_other_policy(worker)
         except BaseException:
-            worker.free += 1
+            worker.give_back()
             raise
         worker.note_success(self._needs.tenant)
         self._fleet.settle(self)
+
+    async def _refuse_other_policy(self, worker: KnownWorker) -> None:
+        """Forks and the next use of a name would have it, with all secrets that it names."""
+        if self.opened.policy.digest != self._needs.policy_digest:
+            await super().close(is_failing=True)
+            raise LostError(f"worker {worker.name} has opened another policy than it was asked for")
 
     async def close(self, *, is_failing: bool = False) -> None:
         await super().close(is_failing=is_failing)
@@ -91,3 +98,9 @@ class PlacedConnection(SandboxConnection):
     async def _dial_worker(self) -> MessageCarrier:
         assert self.worker is not None
         return await self._fleet.dial(self.worker)
+
+
+def _on(worker: KnownWorker, error: UnenforceableError) -> UnenforceableError:
+    """The remedy is for a host, and there are several."""
+    reason = f"{error.reason}, on worker {worker.name}"
+    return UnenforceableError(error.control, backend=error.backend, reason=reason, remedy=error.remedy)

@@ -15,14 +15,15 @@ import anyio
 from fumehood.audit.trail import Trail
 from fumehood.backends.interface import Conversation
 from fumehood.cluster.workspace_calls import CHECK_REST, CONVERSE, END_PROGRAMS, RESTORE
-from fumehood.policy import Policy
+from fumehood.errors import LostError
+from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.remote import calls
 from fumehood.remote.files import open_file_service
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.audit.choice import open_trail
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.saved_state import SavedState
-from fumehood.sandbox.snapshots import WorkspaceState
+from fumehood.sandbox.workspace_state import WorkspaceState
 from fumehood.server.fleet.placed_connection import PlacedConnection
 from fumehood.server.sandboxes.placement import PlacementRequest
 from fumehood.snapshots import Snapshot
@@ -73,6 +74,15 @@ class WorkerSandbox(RemoteSandbox):
                 await super().__aexit__(type(failure) if failure else None, failure, None)
             finally:
                 await self._stack.aclose()
+
+    async def change_policy(self, policy: AnyPolicy) -> None:
+        """By the server's own word: what the worker says would hold for forks and the next use of a name."""
+        wanted, before = read_policy(policy), self.policy
+        await super().change_policy(wanted)
+        said, self.policy = self.policy, wanted
+        if said.digest != wanted.digest:
+            self.policy = before
+            raise LostError("the worker has another policy than it was asked for; close this sandbox")
 
     async def snapshot(self, name: str | None = None) -> Snapshot:
         await self._check_rest("a snapshot")

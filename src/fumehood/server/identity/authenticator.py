@@ -39,6 +39,18 @@ class Authenticator:
             raise TokenRefusedError("it does not name a tenant that its issuer may speak for") from error
         return principal
 
+    async def sign_in_time(self, principal: Principal, id_token: str | None) -> float | None:
+        """When the holder of a token showed who they are: what it says itself, or the ID token that came with it.
+
+        None if neither does. That they hold a token says nothing of it: providers sign in silently those they know.
+        """
+        if principal.authenticated is not None or id_token is None or self._tokens is None:
+            return principal.authenticated
+        try:
+            return await self._tokens.sign_in_time(id_token, principal)
+        except TokenRefusedError:
+            return None
+
     async def close(self) -> None:
         if self._tokens is not None:
             await self._tokens.close()

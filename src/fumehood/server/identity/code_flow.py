@@ -20,6 +20,7 @@ from fumehood.server.identity.provider import DISCOVERY
 from fumehood.server.identity.tokens import TokenRefusedError
 
 _CALL_SECONDS = 10.0
+_FRESH_SECONDS = 15 * 60
 _MOST_SECRET_BYTES = 4096
 
 
@@ -29,7 +30,10 @@ class CodeFlow:
         self._context = tls_context(settings.ca) if settings.issuer.startswith("https:") else None
 
     async def sign_in_address(self, redirect: str, state: str, verifier: str, *, again: bool) -> str:
-        """Where the browser is sent. With `again` the provider asks also those whom it knows."""
+        """Where the browser is sent. With `again` the provider asks also those whom it knows, and says when it did:
+
+        whoever sits at the browser can take that out of the address, so that what it says is looked at.
+        """
         endpoint = (await asyncio.to_thread(self._document)).get("authorization_endpoint")
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
@@ -40,19 +44,19 @@ class CodeFlow:
             "state": state,
             "code_challenge": challenge,
             "code_challenge_method": "S256",
-            **({"prompt": "login"} if again else {}),
+            **({"prompt": "login", "max_age": str(_FRESH_SECONDS)} if again else {}),
         }
         place = check_url(str(endpoint))
         return f"{place}{'&' if urlsplit(place).query else '?'}{urlencode(asked)}"
 
-    async def token(self, code: str, redirect: str, verifier: str) -> str:
-        """The access token for a code; TokenRefusedError if the provider gives none."""
+    async def tokens(self, code: str, redirect: str, verifier: str) -> tuple[str, str | None]:
+        """The access token for a code, and the ID token if there is one; TokenRefusedError if there is no first."""
         try:
             return await asyncio.to_thread(self._redeem, code, redirect, verifier)
         except (CallFailedError, ValueError) as error:
             raise TokenRefusedError("the identity provider did not give one; sign in again") from error
 
-    def _redeem(self, code: str, redirect: str, verifier: str) -> str:
+    def _redeem(self, code: str, redirect: str, verifier: str) -> tuple[str, str | None]:
         fields = {
             "grant_type": "authorization_code",
             "code": code,
@@ -68,10 +72,11 @@ class CodeFlow:
         endpoint = check_url(str(self._document().get("token_endpoint")))
         answer = self._call(endpoint).send("POST", urlencode(fields).encode(), headers)
         found: object = json.loads(answer.body) if answer.status == 200 else None
-        token = cast("dict[str, Any]", found).get("access_token") if isinstance(found, dict) else None
+        given = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        token, id_token = given.get("access_token"), given.get("id_token")
         if not isinstance(token, str):
             raise ValueError(f"the token endpoint answers {answer.status}, without a token")
-        return token
+        return token, id_token if isinstance(id_token, str) else None
 
     def _document(self) -> dict[str, Any]:
         answer = self._call(self._settings.issuer.rstrip("/") + DISCOVERY).send("GET")

@@ -20,7 +20,7 @@ from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal, Scope
 from fumehood.server.storage.database import EVERYTHING, Database, Row
-from fumehood.server.storage.rows import check_rows
+from fumehood.server.storage.schema import check_room
 
 _OF_E2B = "e2b_"
 _PRINCIPAL = "key:"
@@ -68,7 +68,7 @@ async def create_key(
         identifier, name, tuple(sorted(set(scopes))), tuple(map(_network, networks)), time.time(), expires, None
     )
     async with database.transaction(tenant) as transaction:
-        await check_rows(transaction, tenant, "keys")
+        await check_room(transaction, tenant, "keys")
         await transaction.execute(
             "INSERT INTO keys (tenant, id, sha256, name, scopes, networks, created, expires, family) "
             "VALUES (?,?,?,?,?,?,?,?,?)",

@@ -37,6 +37,8 @@ class Principal:
     scopes: frozenset[Scope]
     expires: float | None = None
     """Of a token; a key's end is in the database."""
+    authenticated: float | None = None
+    """When the holder of a token showed who they are, if its issuer says so."""
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes

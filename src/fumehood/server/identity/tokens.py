@@ -6,7 +6,7 @@ and fit the key, its key must be one that the issuer publishes, and addresses in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from fumehood.server.identity.issuers import IssuerSettings
@@ -44,6 +44,22 @@ class TokenVerifier:
         self._issuers = {each.issuer: (name, each, IdentityProvider(each)) for name, each in issuers.items()}
 
     async def verify(self, token: str) -> Principal:
+        name, settings, claims = await self._believe(token, lambda issuer: issuer.audience)
+        return _principal(name, settings, claims)
+
+    async def sign_in_time(self, token: str, principal: Principal) -> float | None:
+        """When the principal showed who they are, as an ID token for this server's client says; None if it does not.
+
+        TokenRefusedError for the token of another user.
+        """
+        name, _, claims = await self._believe(token, lambda issuer: issuer.client or "")
+        if _user(name, claims) != principal.name:
+            raise TokenRefusedError("it is another user's")
+        return _auth_time(claims)
+
+    async def _believe(
+        self, token: str, audience: Callable[[IssuerSettings], str]
+    ) -> tuple[str, IssuerSettings, Mapping[str, Any]]:
         import jwt
 
         if len(token) > _MOST_CHARACTERS:
@@ -58,7 +74,7 @@ class TokenVerifier:
             raise TokenRefusedError("its issuer is not one that this server believes")
         name, settings, provider = found
         algorithm, key = await _signing_key(header, settings, provider)
-        return _principal(name, settings, _verified(token, key, algorithm, settings))
+        return name, settings, _verified(token, key, algorithm, settings, audience(settings))
 
     async def close(self) -> None:
         for _, _, provider in self._issuers.values():
@@ -99,7 +115,7 @@ def _public_key(key: Jwk, algorithm: str) -> Any:
     return public
 
 
-def _verified(token: str, key: Any, algorithm: str, settings: IssuerSettings) -> Mapping[str, Any]:
+def _verified(token: str, key: Any, algorithm: str, settings: IssuerSettings, audience: str) -> Mapping[str, Any]:
     import jwt
 
     try:
@@ -107,7 +123,7 @@ def _verified(token: str, key: Any, algorithm: str, settings: IssuerSettings) ->
             token,
             key,
             algorithms=[algorithm],
-            audience=settings.audience,
+            audience=audience,
             issuer=settings.issuer,
             leeway=settings.leeway,
             options={"require": _REQUIRED},
@@ -122,15 +138,25 @@ def _verified(token: str, key: Any, algorithm: str, settings: IssuerSettings) ->
         raise TokenRefusedError("its signature or its claims are not valid") from error
 
 
-def _principal(name: str, settings: IssuerSettings, claims: Mapping[str, Any]) -> Principal:
+def _user(name: str, claims: Mapping[str, Any]) -> str:
     subject = claims["sub"]
     if not isinstance(subject, str) or not subject or len(subject) > _MOST_NAME or not subject.isprintable():
         raise TokenRefusedError("its subject (sub) is not a name")
+    return f"user:{name}/{subject}"
+
+
+def _auth_time(claims: Mapping[str, Any]) -> float | None:
+    found = claims.get("auth_time")
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and found > 0 else None
+
+
+def _principal(name: str, settings: IssuerSettings, claims: Mapping[str, Any]) -> Principal:
+    user = _user(name, claims)
     tenant = settings.tenant if settings.tenant_claim is None else _find(claims, settings.tenant_claim)
     if not isinstance(tenant, str) or (settings.tenant_claim is not None and not settings.may_name(tenant)):
         raise TokenRefusedError("it does not name a tenant that its issuer may speak for")
     scopes = _scopes(settings, _find(claims, settings.roles_claim))
-    return Principal(tenant, f"user:{name}/{subject}", frozenset(scopes), float(claims["exp"]))
+    return Principal(tenant, user, frozenset(scopes), float(claims["exp"]), _auth_time(claims))
 
 
 def _find(claims: Mapping[str, Any], path: Sequence[str]) -> object:

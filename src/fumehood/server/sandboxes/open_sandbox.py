@@ -14,6 +14,7 @@ from typing import Protocol
 from fumehood.guest.contract.frames import FrameError
 from fumehood.policy import Policy
 from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.current_carrier import CurrentCarrier
 from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.service import SandboxService
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
@@ -65,20 +66,19 @@ class OpenSandbox:
         self.opening, self.times = opening, opening.times
         self.tokens, self._registry = AccessTokens(principal.name, token), registry
         self.service = SandboxService(box, self, account=registry.memory_of(principal.tenant))
-        self._carrier: asyncio.Task[None] | None = None
-        self._lost_carrier: float | None = None
-        """When the client's connection was lost, if it had one and has none now."""
+        self._carrier = CurrentCarrier(self.service.conversations.link, time.monotonic)
         self._last_use = time.monotonic()
         self._uses = 0
         self._cause: str | None = None
         self._closed = asyncio.Event()
-        self._news = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        """When it may be overdue, once it is open. A timer costs less than a task that waits."""
+        self._end_of_time: asyncio.Task[None] | None = None
         self.extend(self.times.lifetime)
-        self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self.box.__aenter__()
-        self._watch = asyncio.ensure_future(self._watch_times())
+        self._set_timer()
 
     async def admit_call(self, call: str) -> None:
         """What the key that opened it does not let its holder do by HTTP is not done by the channel, either."""
@@ -128,33 +128,22 @@ class OpenSandbox:
         """From now on. A clock that is set afterwards changes what it says, and not when the sandbox ends."""
         self.expires = time.time() + lifetime
         self._deadline = time.monotonic() + lifetime
-        self._news.set()
+        if self._timer is not None:
+            self._set_timer()
 
     async def serve(self, carrier: MessageCarrier, received_by_client: int) -> None:
-        """Until the carrier is lost. A second carrier takes the place of the first: the client knows which is alive."""
-        await self._hang_up()
+        """Until the carrier is lost, or another one takes its place."""
+        await self._carrier.hang_up()
         if self._cause is not None:
             raise SandboxClosedError
-        self._lost_carrier = None
-        task = self._carrier = asyncio.ensure_future(self.service.conversations.link.use(carrier, received_by_client))
         try:
-            await asyncio.shield(asyncio.wait([task]))
-            task.result()
+            await self._carrier.use(carrier, received_by_client)
         except FrameError:
             await self.close("protocol")
             raise
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
         finally:
-            if self._carrier is task:
-                self._carrier, self._lost_carrier = None, time.monotonic()
-                self._news.set()
-
-    async def _hang_up(self) -> None:
-        if self._carrier is not None:
-            self._carrier.cancel()
-            await asyncio.gather(self._carrier, return_exceptions=True)
+            if self._timer is not None:
+                self._set_timer()
 
     async def close_for_client(self, is_failing: bool) -> None:
         """The client's own wish, in a call of its own: the answer to it is the last thing that the link carries."""
@@ -168,7 +157,7 @@ class OpenSandbox:
             await self._closed.wait()
             return
         await self.service.close()
-        await self._hang_up()
+        await self._carrier.hang_up()
         await self._close_box(None if self._ends_well(cause) else ClientFailedError(cause))
 
     def _ends_well(self, cause: str) -> bool:
@@ -187,8 +176,9 @@ class OpenSandbox:
         if self._cause is not None:
             return False
         self._cause = cause
-        if self._watch is not None and self._watch is not asyncio.current_task():
-            self._watch.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         return True
 
     async def _close_box(self, error: BaseException | None) -> None:
@@ -204,20 +194,22 @@ class OpenSandbox:
             finally:
                 self._closed.set()
 
-    async def _watch_times(self) -> None:
-        while (cause := self._overdue()) is None:
-            self._news.clear()
-            try:
-                async with asyncio.timeout(self._seconds_left()):
-                    await self._news.wait()
-            except TimeoutError:
-                pass
-        await self.close(cause)
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds_left(), self._check_times)
+
+    def _check_times(self) -> None:
+        if (cause := self._overdue()) is None:
+            self._set_timer()
+        else:
+            self._end_of_time = asyncio.ensure_future(self.close(cause))
 
     def _overdue(self) -> str | None:
         if time.monotonic() >= self._deadline:
             return "expired"
-        if self._lost_carrier is not None and time.monotonic() >= self._lost_carrier + self.times.linger:
+        lost_at = self._carrier.lost_at
+        if lost_at is not None and time.monotonic() >= lost_at + self.times.linger:
             return "abandoned"
         return "idle" if self._idle_seconds() >= self.times.idle else None
 
@@ -229,6 +221,6 @@ class OpenSandbox:
     def _seconds_left(self) -> float:
         """Until it may be overdue."""
         left = [self._deadline - time.monotonic(), max(self.times.idle - self._idle_seconds(), 0.01)]
-        if self._lost_carrier is not None:
-            left.append(self._lost_carrier + self.times.linger - time.monotonic())
+        if self._carrier.lost_at is not None:
+            left.append(self._carrier.lost_at + self.times.linger - time.monotonic())
         return max(min(left), 0)

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
-from fumehood.sandbox.snapshots import PolicyUse
+from fumehood.sandbox.workspace_state import PolicyUse
 
 
 @frozen

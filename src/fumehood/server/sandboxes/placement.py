@@ -12,7 +12,7 @@ from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.async_sandbox import AsyncSandbox, open_named
-from fumehood.sandbox.snapshots import PolicyUse
+from fumehood.sandbox.workspace_state import PolicyUse
 from fumehood.server.sandboxes.opening import Opening
 from fumehood.tenant import Tenant
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fumehood.errors import DeniedError
 from fumehood.policy import Policy
 from fumehood.server.identity.principals import Principal, Scope
-from fumehood.server.sandboxes.wishes import find_wanted_policy
+from fumehood.server.sandboxes.requested_opening import find_wanted_policy
 from fumehood.server.storage.database import Database
 
 _PATTERN = frozenset("*/")

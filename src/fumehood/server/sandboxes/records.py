@@ -88,12 +88,11 @@ async def list_open(database: Database, tenant: str) -> list[SandboxRecord]:
     return [_record(row) for row in rows]
 
 
-async def lose_all(database: Database, instance: str) -> int:
+async def lose_all(transaction: Transaction, instance: str) -> None:
     """What a server that is gone had open is lost with it, runs included."""
-    async with database.transaction(EVERYTHING) as transaction:
-        await transaction.execute("DELETE FROM running WHERE instance = ?", instance)
-        statement = "UPDATE sandboxes SET ended = ?, cause = 'lost' WHERE instance = ? AND ended IS NULL"
-        return await transaction.execute(statement, time.time(), instance)
+    await transaction.execute("DELETE FROM running WHERE instance = ?", instance)
+    statement = "UPDATE sandboxes SET ended = ?, cause = 'lost' WHERE instance = ? AND ended IS NULL"
+    await transaction.execute(statement, time.time(), instance)
 
 
 async def list_lost(database: Database) -> dict[str, dict[str, float]]:

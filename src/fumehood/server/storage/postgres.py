@@ -33,6 +33,7 @@ class PostgresDatabase:
     async def prepare(self) -> None:
         await self._pool.open(wait=True, timeout=30)
         async with self._connection() as connection, connection.transaction():
+            _check_encoding(connection)
             # One server at a time makes the tables.
             await connection.execute("SELECT pg_advisory_xact_lock(7035221)")
             await connection.execute(schema.FACTS)
@@ -74,6 +75,13 @@ class PostgresDatabase:
             raise DuplicateError(str(error)) from error
         except (Error, PoolTimeout) as error:
             raise StorageError(f"the database failed: {error}") from error
+
+
+def _check_encoding(connection: AsyncConnection[Any]) -> None:
+    """In a database without an encoding, text comes back as bytes."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StorageError(f"the database has the encoding {encoding}; make one with ENCODING 'UTF8'")
 
 
 def _separation() -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fumehood.server.storage.database import StorageError
+from fumehood.errors import UsageError
+from fumehood.server.storage.database import StorageError, Transaction
 
 VERSION = "4"
 """Of the tables; in the table `facts`, so that a server of another version does not use them."""
@@ -61,6 +62,8 @@ INDEXES = (
 )
 OF_TENANTS = tuple(name for name in TABLES if name != "instances")
 """Tables whose rows belong to one tenant each."""
+_MOST_ROWS = {"keys": 10_000, "policies": 10_000, "secrets": 1_000}
+"""That a tenant may have: its keys let it make more, and the disk is that of all tenants."""
 
 
 def statements() -> list[str]:
@@ -75,3 +78,11 @@ def check_version(found: str) -> None:
             f"the database has tables of version {found}, and this server needs version {VERSION}; "
             "use the release that made them, or another database"
         )
+
+
+async def check_room(transaction: Transaction, tenant: str, table: str) -> None:
+    """Before another row is made; UsageError if the tenant has as many as it may."""
+    row = await transaction.row(f"SELECT COUNT(*) AS n FROM {table} WHERE tenant = ?", tenant)
+    most = _MOST_ROWS[table]
+    if row and float(row["n"] or 0) >= most:
+        raise UsageError(f"the tenant has {most} {table}, those of the past included, and cannot have more")

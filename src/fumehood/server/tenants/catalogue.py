@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fumehood.errors import DeniedError, PolicyError, UsageError
 from fumehood.frozen import frozen
-from fumehood.policy import Policy
+from fumehood.policy import Policy, deny_all
 from fumehood.policy.decisions import TestResult
 from fumehood.server.storage.database import Database, Row, Transaction
-from fumehood.server.storage.rows import check_rows
+from fumehood.server.storage.schema import check_room
 from fumehood.server.tenants.policy_work import beside_the_loop, check_length, try_tests
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -71,7 +71,7 @@ async def put_policy(
             raise NewerVersionError(newest.version if newest else 0)
         if newest is not None and newest.text == text:
             return newest
-        await check_rows(transaction, tenant, "policies")
+        await check_room(transaction, tenant, "policies")
         await _check_texts(transaction, tenant, len(text))
         version = 1 if newest is None else newest.version + 1
         entry = CatalogueEntry(name, version, text, policy.digest, author, time.time())
@@ -151,7 +151,7 @@ def _beyond(policy: Policy) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if policy.filesystem.mounts:
         found.append(("filesystem.mounts", "they are files of the server; upload what programs need"))
-    if policy.docker != type(policy.docker)():
+    if policy.docker != deny_all().docker:
         found.append(("docker", "which engine a tenant has is configured by those who run the server"))
     if any(value.from_file is not None for value in (*policy.secrets, *policy.filters.canaries)):
         found.append(("secrets", "a file of the server; `from_env` names a secret of the tenant's"))

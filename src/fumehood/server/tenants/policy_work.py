@@ -5,33 +5,23 @@ One at a time for a tenant, so that others get their turn.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
-from weakref import WeakValueDictionary
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.policy.decisions import TestResult, run_tests
+from fumehood.server.tenant_threads import TenantThreads
 
 T = TypeVar("T")
 MOST_POLICY_CHARACTERS = 64 * 1024
 _TEST_SECONDS = 5.0
-_threads = ThreadPoolExecutor(4, "fumehood-policies")
-_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+_threads = TenantThreads("policies", most=4, most_of_tenant=1)
 
 
 async def beside_the_loop(tenant: str, work: Callable[[], T]) -> T:
-    turn = _turns.get(tenant) or _turns.setdefault(tenant, asyncio.Lock())
-    async with turn:
-        working = asyncio.get_running_loop().run_in_executor(_threads, work)
-        try:
-            return await asyncio.shield(working)
-        except asyncio.CancelledError:
-            await asyncio.wait([working])  # a thread cannot be cancelled, and the next one waits for it
-            raise
+    return await _threads.run(tenant, work)
 
 
 def check_length(text: str) -> None:

@@ -17,7 +17,7 @@ from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.policy.secret import MOST_VALUE_BYTES
 from fumehood.server.storage.database import Database
-from fumehood.server.storage.rows import check_rows
+from fumehood.server.storage.schema import check_room
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 _KEY_BYTES = 32
@@ -95,7 +95,7 @@ async def put_secret(database: Database, key: SealingKey, tenant: str, name: str
         raise UsageError(f"the value of {name} must be text of up to {MOST_VALUE_BYTES} bytes")
     async with database.transaction(tenant) as transaction:
         if await transaction.row("SELECT 1 AS n FROM secrets WHERE tenant = ? AND name = ?", tenant, name) is None:
-            await check_rows(transaction, tenant, "secrets")
+            await check_room(transaction, tenant, "secrets")
         await transaction.execute(
             "INSERT INTO secrets (tenant, name, sealed, author, created) VALUES (?,?,?,?,?) ON CONFLICT (tenant, name) "
             "DO UPDATE SET sealed = excluded.sealed, author = excluded.author, created = excluded.created",

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from fumehood.backends.microvm import template
-from fumehood.backends.microvm.image import MachineImage
-from fumehood.backends.microvm.machine import Emulator, describe, qemu_argv
+from fumehood.backends.microvm.confinement import Confinement
+from fumehood.backends.microvm.image import VARIABLE, MachineImage, make_folder
+from fumehood.backends.microvm.machine import Emulator, MachineDescription, describe, qemu_argv
+from fumehood.backends.native.host_facts import detect
 from fumehood.backends.relay import bootstrap
 
 MIB = 1024 * 1024
@@ -77,7 +79,7 @@ def test_a_template_is_loaded_as_it_was_saved_and_cannot_be_written(tmp_path: Pa
     found.close()
 
 
-@pytest.mark.parametrize("damage", ["no facts", "other facts", "no memory", "half a state"])
+@pytest.mark.parametrize("damage", ["no facts", "other facts", "no memory", "half a memory", "half a state"])
 def test_a_template_that_is_not_whole_is_not_loaded(tmp_path: Path, damage: str) -> None:
     place = kept(tmp_path)
     match damage:
@@ -87,14 +89,47 @@ def test_a_template_that_is_not_whole_is_not_loaded(tmp_path: Path, damage: str)
             (place / template.FACTS).write_text(json.dumps({"ram_bytes": 1, "state_bytes": 5}))
         case "no memory":
             (place / template.RAM).unlink()
+        case "half a memory":
+            os.truncate(place / template.RAM, MACHINE.ram_bytes // 2)
         case _:
             (place / template.STATE).chmod(0o600)
             (place / template.STATE).write_bytes(b"st")
     assert template.load_template(place, MACHINE) is None
+    # Nor does it stay: otherwise every process would boot a machine of its own from then on.
+    loaded = template.load_template(kept(tmp_path), MACHINE)
+    assert loaded is not None
+    loaded.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(MACHINE, emulator=replace(EMULATOR, build="another build")), id="build"),
+        pytest.param(replace(MACHINE, cpu="Haswell"), id="processor"),
+    ],
+)
+async def test_what_another_build_or_processor_left_is_not_loaded_but_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: MachineDescription
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    folder = make_folder("templates")
+    kept(folder).rename(folder / template.template_key(IMAGE, MACHINE))
+    confinement = Confinement(detect())
+    templates = template.MachineTemplates(confinement)
+    try:
+        found = await templates.get(IMAGE, MACHINE)
+        assert os.pread(found.ram, 7, 5 * MIB) == b"content"
+        # It boots, for which there is no kernel here.
+        with pytest.raises(FileNotFoundError, match="/nowhere"):
+            await templates.get(IMAGE, other)
+    finally:
+        await templates.close()
+        confinement.close()
 
 
 def test_a_machine_has_two_disks_two_ports_and_no_network() -> None:
-    words = qemu_argv(MACHINE, is_shared=False, is_restored=True)
+    words = qemu_argv(MACHINE, boots=False)
     devices = [word.partition(",")[0] for before, word in pairwise(words) if before == "-device"]
     assert devices == ["virtio-serial-pci", "virtserialport", "virtserialport", "virtio-blk-pci", "virtio-blk-pci"]
     assert {"-nodefaults", "-no-user-config"} <= set(words)

@@ -49,8 +49,9 @@ def test_the_system_is_shown_read_only_and_nothing_else_of_the_host() -> None:
 
 
 def test_of_etc_only_what_belongs_to_programs_in_usr_is_shown() -> None:
+    """And uv, under a name of ours."""
     shown = [bind["target"] for bind in build_cell_spec(Policy(), FACTS)["binds"] if bind["target"].startswith("/etc")]
-    ours = r"/etc/(ld\.so\.cache|alternatives|java-\d+-openjdk)"
+    ours = r"/etc/(ld\.so\.cache|alternatives|java-\d+-openjdk|python/uv)"
     assert shown
     assert [path for path in shown if not re.fullmatch(ours, path)] == []
 

@@ -67,7 +67,7 @@ def test_version_1_controllers_can_share_a_tree(machine: FakeMachine) -> None:
     machine.mount("cpu,cpuacct", "cgroup", "rw,cpu,cpuacct")
     machine.group("cpu,cpuacct/a")
     machine.be_in("3:cpu,cpuacct:/a")
-    assert machine.find() == [Hierarchy(1, ("cpu",), machine.root / "cpu,cpuacct/a")]
+    assert machine.find() == [Hierarchy(1, ("cpu", "cpuacct"), machine.root / "cpu,cpuacct/a")]
 
 
 def test_version_1_in_a_container_without_a_cgroup_namespace(machine: FakeMachine) -> None:

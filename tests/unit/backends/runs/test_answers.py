@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -53,6 +54,10 @@ def test_an_answer_arrives_as_it_is(answer: dict[str, object]) -> None:
                 {**ENDED, "more": 1},
                 {"usage": {}},
                 {"failed": 1, "detail": "why"},
+                *({**ENDED, "cpu_ms": lie} for lie in (math.nan, math.inf, -1e9, 10**400)),
+                *({**ENDED, "peak_memory_bytes": lie} for lie in (-1, 2**64)),
+                {**ENDED, "trouble": {**TROUBLE, "out_of_memory_kills": 10**400}},
+                {"usage": {"cpu_ms": math.nan, "peak_memory_bytes": 0}},
             )
         ),
     ],

@@ -88,7 +88,6 @@ def test_deep_expansions_hide_nothing_and_break_nothing() -> None:
         assert not judge(EVERYDAY, f"echo {'${x:-' * depth}$(rm x){'}' * depth}").allowed
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     "part",
     [
@@ -98,9 +97,9 @@ def test_deep_expansions_hide_nothing_and_break_nothing() -> None:
 )
 def test_the_time_grows_with_the_length_and_no_faster(part: str) -> None:
     def seconds(length: int) -> float:
-        start = time.perf_counter()
+        start = time.thread_time()  # others may use the processor meanwhile
         judge(EVERYDAY, (part * length)[: length * 16].rpartition(";")[0])
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     seconds(64)
     assert min(seconds(1000), seconds(1000)) < 16 * max(seconds(250), 0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 import struct
 from collections.abc import AsyncGenerator, Iterable
 
@@ -15,7 +16,7 @@ from starlette.types import Message
 
 from fumehood.server.e2b.bodies import chunks_of, parse_object, read_json, unpacked
 from fumehood.server.e2b.envelopes import EnvelopeReader, envelope, read_envelope
-from fumehood.server.e2b.errors import BodyError
+from fumehood.server.e2b.errors import BodyError, failure_of
 from fumehood.server.e2b.paths import inner_path, outer_path
 
 pytestmark = pytest.mark.anyio
@@ -127,3 +128,12 @@ def test_paths_have_two_spellings_of_one_place() -> None:
 @given(st.text())
 def test_no_path_is_an_unknown_error(path: str) -> None:
     assert inner_path(path).startswith("/")
+
+
+async def test_clients_that_leave_in_the_middle_of_a_body_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    with caplog.at_level(logging.DEBUG), pytest.raises(ConnectionAbortedError) as left:
+        await read_json(Request({"type": "http", "method": "POST", "headers": []}, receive))
+    assert (failure_of(left.value).status, caplog.records) == (499, [])

@@ -18,19 +18,21 @@ from fumehood.server.sandboxes.errors import NoCapacityError
 NEEDS = SandboxNeeds("acme", "digest", "native")
 
 
+ENTRY: dict[str, object] = {
+    "epoch": 1,
+    "client": 1,
+    "slots": 10,
+    "free": 10,
+    "backends": ["native"],
+    "warm": [],
+    "labels": {},
+    "version": "1",
+    "draining": False,
+}
+
+
 def worker(name: str, *, tenants: tuple[str, ...] = (), **entry: object) -> KnownWorker:
-    usual: dict[str, object] = {
-        "epoch": 1,
-        "client": 1,
-        "slots": 10,
-        "free": 10,
-        "backends": ["native"],
-        "warm": [],
-        "labels": {},
-        "version": "1",
-        "draining": False,
-    }
-    return KnownWorker(UserClaims(name, "U", "A", frozenset(tenants)), usual | entry)
+    return KnownWorker(UserClaims(name, "U", "A", frozenset(tenants)), ENTRY | entry)
 
 
 def names(workers: list[KnownWorker]) -> list[str]:
@@ -48,6 +50,27 @@ def names(workers: list[KnownWorker]) -> list[str]:
 )
 def test_a_worker_that_cannot_take_it_is_not_asked(other: KnownWorker) -> None:
     assert names(rank_workers([other, worker("good", tenants=("acme",))], NEEDS)) == ["good"]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"slots": 10**400, "free": 10**400},
+        {"free": 11},
+        {"free": -1},
+        {"warm": list(range(1000))},
+        {"labels": []},
+        {"labels": {str(number): "" for number in range(1000)}},
+    ],
+)
+def test_what_a_worker_says_of_itself_is_taken_whole_or_not_at_all(lie: dict[str, object]) -> None:
+    """A room that no number is large enough for made every opening fail, at every tenant's."""
+    known = worker("w", warm=["digest"])
+    before = known.describe()
+    with pytest.raises((ValueError, AttributeError)):
+        known.update({**ENTRY, "client": 2, "version": "2", **lie})
+    assert (known.describe(), known.client, known.warm) == (before, 1, {"digest"})
+    assert names(rank_workers([known], NEEDS)) == ["w"]
 
 
 def test_a_lost_worker_is_not_asked() -> None:

@@ -170,9 +170,7 @@ def test_a_webhook_is_signed_and_a_sink_that_was_away_misses_nothing(state: Path
     shipper = start(webhook(f"http://127.0.0.1:{port}/records", tmp_path))
     wait_until(lambda: shipper.state.failures >= 2, 30, "nothing listens")
     assert shipper.state.waiting == len(numbers(log))
-    with http_receiver(port) as receiver:
-        for status in (500, 503, 404):
-            receiver.answers.put(status)
+    with http_receiver(port, (500, 503, 404)) as receiver:
         seen = [receiver.requests.get(timeout=30) for _ in range(4)]
     assert len({headers["webhook-id"] for headers, _ in seen}) == 1
     for headers, body in seen:

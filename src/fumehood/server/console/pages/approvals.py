@@ -15,6 +15,7 @@ from fumehood.server.console.news import Fragment
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
+from fumehood.server.console.sessions import NOT_KNOWN
 from fumehood.server.identity.principals import Scope
 from fumehood.tools.approvals import AnsweredError, ApprovalAnswer, ApprovalRequest, State
 from fumehood.tools.approvals import pages as shown_pages
@@ -61,6 +62,7 @@ def _page(page: PageRequest, request: ApprovalRequest, after: int) -> Response:
         is_own=not page.source.is_local and page.is_own(request.asked_by),
         can_edit=not any(is_hidden(character) and character not in "\n\t" for character in call.text),
         needs_fresh=_needs_fresh(page, request),
+        knows_sign_in=page.session.signed_in != NOT_KNOWN,
     )
 
 

@@ -97,7 +97,8 @@ async def show_record(page: PageRequest) -> Response:
     record = await page.blocking(lambda: next(iter(log.find(Query(after=number - 1, limit=1))), None))
     if record is None or record.seq != number:
         raise NoSuchPageError
-    step = await page.blocking(lambda: StoryTeller(log).step(record))
+    teller = StoryTeller(log, await page.changeable_policies())
+    step = await page.blocking(lambda: teller.step(record))
     if step.blocks:
         await page.viewed("record", wanted, step.who)
     verified = page.source.verification.newest

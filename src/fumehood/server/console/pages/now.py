@@ -34,6 +34,7 @@ async def show(page: PageRequest) -> Response:
         denials=await page.blocking(lambda: [teller.step(record) for record in found.denials]),
         sandboxes=await _sandboxes(page),
         gauges=await page.source.gauges(),
+        origin=f"{page.request.url.scheme}://{page.request.headers.get('host', '')}",
     )
 
 

@@ -6,21 +6,26 @@ A change is made in two steps: the page shows what it would mean, and saves exac
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from fumehood.characters import neutralise
-from fumehood.errors import FumehoodError, UsageError
+from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.frozen import frozen
-from fumehood.policy import Policy
+from fumehood.policy import Policy, deny_all
 from fumehood.policy.amendment import with_network_rule
 from fumehood.policy.decision import Decision
 from fumehood.policy.decisions import Judge, TestResult, parse_attempt
+from fumehood.policy.lint import Finding, inspect
 from fumehood.server import events
+from fumehood.server.console.egress_rows import EgressRow, egress_rows
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError
+from fumehood.server.console.pages.egress import is_shown
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.tenant_pages import server_of
+from fumehood.server.console.text_diff import DiffLine, text_diff
 from fumehood.server.identity.principals import Scope
 from fumehood.server.tenants.catalogue import (
     CatalogueEntry,
@@ -32,11 +37,22 @@ from fumehood.server.tenants.catalogue import (
     read_tenant_policy,
 )
 from fumehood.server.tenants.policy_work import beside_the_loop
+from fumehood.tenant import Tenant
 
 _SEEN_BY = (Scope.RUN, Scope.POLICIES)
 _CHANGED_BY = (Scope.POLICIES,)
 _NEW_RULE = re.compile(r"add (\{host: .+\}) to network\.allow")
 _MOST_DIGITS = 9
+_MOST_ATTEMPTS = 20
+_ATTEMPT_FIELD = "attempt-"
+
+
+@frozen
+class PolicyRisk:
+    """What somebody should know of a text before it is a policy."""
+
+    finding: Finding
+    is_new: bool
 
 
 @frozen
@@ -44,13 +60,29 @@ class Outlook:
     """What a text would mean as the next version."""
 
     changes: tuple[str, ...]
+    lines: tuple[DiffLine, ...]
     tests: tuple[TestResult, ...]
-    decision: Decision[str] | None
-    """Of the attempt that the change is about."""
+    decisions: tuple[Decision[str], ...]
+    """Of the attempts that it is about."""
+    risks: tuple[PolicyRisk, ...]
+    refusal: str
+    """Why the server opens no sandbox of this tenant with it; empty if it does."""
 
     @property
     def is_good(self) -> bool:
         return bool(self.changes) and all(test.passed for test in self.tests)
+
+    @property
+    def has_new_danger(self) -> bool:
+        return any(risk.is_new and risk.finding.level == "danger" for risk in self.risks)
+
+
+@frozen
+class Suggestion:
+    """Something that was denied under a policy, and that its newest version would not allow either."""
+
+    row: EgressRow
+    change: str
 
 
 async def show_all(page: PageRequest) -> Response:
@@ -74,7 +106,7 @@ async def show(page: PageRequest) -> Response:
     attempt = page.query("attempt")
     outlook, problem = None, ""
     try:
-        outlook = await _outlook(page, before, entry.text, attempt)
+        outlook = await _outlook(page, before, entry.text, [attempt] if attempt else [])
     except FumehoodError as error:
         problem = str(error)
     return page.page(
@@ -87,35 +119,60 @@ async def show(page: PageRequest) -> Response:
         attempt=attempt,
         is_newest=entry.version == versions[0].version,
         may_change=page.may(*_CHANGED_BY),
+        suggestions=await _suggestions(page, await _entry(page, name, None)) if page.may(*_CHANGED_BY) else [],
     )
 
 
+async def _suggestions(page: PageRequest, newest: CatalogueEntry) -> list[Suggestion]:
+    """What was denied lately, also while learning, and a rule of its own would allow."""
+    log = page.source.log
+    rows = await page.blocking(lambda: egress_rows(log, lambda record: is_shown(page, record), of_policy=newest.name))
+    tried = [row for row in rows if not row.is_allowed and row.attempt][:_MOST_ATTEMPTS]
+
+    def judge() -> list[Suggestion]:
+        policy = read_tenant_policy(newest.text, newest.name)
+        decided = ((row, _decide(policy, row.attempt)) for row in tried)
+        return [Suggestion(row, decision.fix) for row, decision in decided if _NEW_RULE.fullmatch(decision.fix)]
+
+    try:
+        return await beside_the_loop(page.principal.tenant, judge)
+    except FumehoodError:
+        return []  # the text is not a policy any more; the page says so
+
+
 async def propose(page: PageRequest) -> Response:
-    """A form with the newest text; with the rule that an attempt lacks, if one can be added to it."""
-    name, attempt = page.path("name"), page.query("attempt")
-    entry = await _entry(page, name, None)
-    text, remark = entry.text, ""
-    if attempt:
-        tenant = page.principal.tenant
-        decision = await beside_the_loop(tenant, lambda: _decide(read_tenant_policy(entry.text, name), attempt))
-        if decision.allowed:
-            remark = f"Version {entry.version} allows this already: {decision.rule}."
-        elif found := _NEW_RULE.fullmatch(decision.fix):
-            text = await beside_the_loop(tenant, lambda: with_network_rule(entry.text, found[1]))
-        else:
-            remark = decision.fix or "There is no rule that would allow this."
-    return await _shown_change(page, entry, text, attempt, remark)
+    """A form with the newest text; with the rules that attempts lack, where they can be added to it."""
+    entry = await _entry(page, page.path("name"), None)
+    attempts = page.request.query_params.getlist("attempt")[:_MOST_ATTEMPTS]
+    text, remarks = await beside_the_loop(page.principal.tenant, lambda: _with_rules(entry, attempts))
+    return await _shown_change(page, entry, text, attempts, remarks)
+
+
+def _with_rules(entry: CatalogueEntry, attempts: Sequence[str]) -> tuple[str, list[str]]:
+    text, remarks = entry.text, list[str]()
+    for attempt in attempts:
+        decision = _decide(read_tenant_policy(text, entry.name), attempt)
+        if found := _NEW_RULE.fullmatch(decision.fix):
+            text = with_network_rule(text, found[1])
+        elif not decision.allowed:
+            remarks.append(f"{attempt}: {decision.fix or 'there is no rule that would allow this.'}")
+        elif text == entry.text:
+            remarks.append(f"{attempt}: version {entry.version} allows this already, by {decision.rule}.")
+    return text, remarks
 
 
 async def preview(page: PageRequest) -> Response:
     entry = await _based_on(page)
-    return await _shown_change(page, entry, _text(page), page.form.get("attempt", ""), "")
+    attempts = [value for name, value in page.form.items() if name.startswith(_ATTEMPT_FIELD)]
+    return await _shown_change(page, entry, _text(page), attempts, [])
 
 
 async def save(page: PageRequest) -> Response:
     """The text that was shown, as the next version. Its tests have to pass; a newer version makes the page stale."""
     server, caller, name = server_of(page), page.principal, page.path("name")
     based_on = await _based_on(page)
+    if page.form.get("beware") != "yes" and (await _outlook(page, based_on, _text(page), [])).has_new_danger:
+        raise UsageError("Say that you have read what is dangerous about it, in the box above the button.")
 
     async def record(entry: CatalogueEntry) -> None:
         await server.chains.own(caller).write(events.CatalogueChanged(entry.name, entry.version, entry.digest))
@@ -129,33 +186,53 @@ async def save(page: PageRequest) -> Response:
     return page.go(f"/policies/{quote(name)}?version={entry.version}")
 
 
-async def _shown_change(page: PageRequest, entry: CatalogueEntry, text: str, attempt: str, remark: str) -> Response:
+async def _shown_change(
+    page: PageRequest, entry: CatalogueEntry, text: str, attempts: Sequence[str], remarks: Sequence[str]
+) -> Response:
     outlook, problem = None, ""
     text = neutralise(text)  # what is judged is what the form shows, and sends back
     try:
-        outlook = await _outlook(page, entry, text, attempt)
+        outlook = await _outlook(page, entry, text, attempts)
     except FumehoodError as error:
         problem = str(error)
     return page.page(
         "policy_change.html",
         entry=entry,
         text=text,
-        attempt=attempt,
-        remark=remark,
+        attempts={f"{_ATTEMPT_FIELD}{number}": attempt for number, attempt in enumerate(attempts)},
+        remarks=remarks,
         outlook=outlook,
         problem=problem,
         is_changed=text != entry.text,
     )
 
 
-async def _outlook(page: PageRequest, before: CatalogueEntry, text: str, attempt: str) -> Outlook:
+async def _outlook(page: PageRequest, before: CatalogueEntry, text: str, attempts: Sequence[str]) -> Outlook:
+    server, name = server_of(page), page.principal.tenant
+    tenant = await server.tenancy.of(name, deny_all())
+
     def look() -> Outlook:
         old = read_tenant_policy(before.text, before.name)
         new, tests = read_and_try(text, before.name)
-        changes = old.diff(new) if before.text != text else []
-        return Outlook(tuple(changes), tuple(tests), _decide(new, attempt) if attempt else None)
+        known = inspect(old)
+        return Outlook(
+            tuple(old.diff(new) if before.text != text else ()),
+            tuple(text_diff(before.text, text)),
+            tuple(tests),
+            tuple(_decide(new, attempt) for attempt in attempts),
+            tuple(PolicyRisk(each, each not in known) for each in inspect(new)),
+            _refusal(tenant, new),
+        )
 
-    return await beside_the_loop(page.principal.tenant, look)
+    return await beside_the_loop(name, look)
+
+
+def _refusal(tenant: Tenant, policy: Policy) -> str:
+    try:
+        tenant.check(policy)
+    except DeniedError as error:
+        return str(error)
+    return ""
 
 
 def _decide(policy: Policy, attempt: str) -> Decision[str]:

@@ -7,17 +7,26 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from fumehood.audit.records import Record
+from fumehood.errors import UsageError
+from fumehood.policy import deny_all
 from fumehood.server.console.badges import badge_fragments
 from fumehood.server.console.news import Fragment
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest
+from fumehood.server.console.pictures import NotAPictureError, Picture, read_picture
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.run_rows import RunRow, newest_seq, run_records, sum_up
 from fumehood.server.console.run_story import records_around
-from fumehood.server.console.story import StoryStep, StoryTeller, policy_lines
+from fumehood.server.console.source import RecordReader
+from fumehood.server.console.story import StoryStep, StoryTeller, figures_of, policy_lines
 from fumehood.server.identity.principals import Scope
 
 _SCOPES = (Scope.RUN, Scope.AUDIT)
+_MOST_FIGURE_BYTES = 8 * 1024 * 1024
+_FIGURE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+    "Content-Disposition": "inline",
+}
 
 
 async def show(page: PageRequest) -> Response:
@@ -27,9 +36,14 @@ async def show(page: PageRequest) -> Response:
     log = page.source.log
     after = (await page.blocking(log.head)).seq
     around = await page.blocking(lambda: records_around(log, run))
-    teller = StoryTeller(log)
+    teller = StoryTeller(log, await page.changeable_policies())
     steps = await page.blocking(lambda: [teller.step(record) for record in around.records if record.seq <= after])
     policy = await page.blocking(lambda: teller.policy_of(row.sandbox))
+    lines, usual = policy_lines(policy), policy_lines(deny_all())
+
+    def is_usual(line: str) -> bool:
+        return line in usual and not _decided(line, steps)
+
     return page.page(
         "run.html",
         view=f"run:{run}",
@@ -39,7 +53,8 @@ async def show(page: PageRequest) -> Response:
         steps=steps,
         is_run_page=True,
         policy=policy,
-        policy_lines=[(line, _decided(line, steps)) for line in policy_lines(policy)],
+        own_lines=[(line, _decided(line, steps)) for line in lines if not is_usual(line)],
+        usual_lines=list(filter(is_usual, lines)),
     )
 
 
@@ -58,11 +73,37 @@ async def _visible(page: PageRequest, run: str) -> RunRow:
     return row
 
 
+async def show_figure(page: PageRequest) -> Response:
+    """A picture that the run displayed or left; nothing else that the log keeps is given out like this."""
+    run, digest = page.path("id"), page.path("digest")
+    row = await _visible(page, run)
+    data = await page.blocking(lambda: _find_figure(page.source.log, run, digest))
+    if data is None:
+        raise NoSuchPageError
+    await page.goes_on_viewing("run", run, row.who)
+    picture = await page.blocking(lambda: _read(data))
+    return Response(picture.data, media_type=picture.media_type, headers=_FIGURE_HEADERS)
+
+
+def _find_figure(log: RecordReader, run: str, digest: str) -> bytes | None:
+    known = (figure for record in run_records(log, run) for figure in figures_of(record.data))
+    return log.attachment(digest) if any(figure.stored == digest for figure in known) else None
+
+
+def _read(data: bytes) -> Picture:
+    if len(data) > _MOST_FIGURE_BYTES:
+        raise UsageError("The picture is too large to be shown.")
+    try:
+        return read_picture(data)
+    except NotAPictureError as error:
+        raise UsageError(f"This is not shown as a picture: {error}.") from None
+
+
 class RunView:
-    def __init__(self, page: PageRequest, run: str) -> None:
+    def __init__(self, page: PageRequest, run: str, changeable: frozenset[str]) -> None:
         self._page, self._run = page, run
-        self._teller = StoryTeller(page.source.log)
-        self.key = f"run {run} {page.may(Scope.APPROVE)}"
+        self._teller = StoryTeller(page.source.log, changeable)
+        self.key = f"run {run} {page.may(Scope.APPROVE)} {bool(changeable)}"
 
     async def fragments(self, record: Record) -> Sequence[Fragment]:
         page = self._page
@@ -79,7 +120,10 @@ async def _view(page: PageRequest) -> RunView:
     run = page.query("view").partition(":")[2]
     row = await _visible(page, run)
     await page.goes_on_viewing("run", run, row.who)
-    return RunView(page, run)
+    return RunView(page, run, await page.changeable_policies())
 
 
-MODULE = PageModule((ConsoleRoute("/runs/{id}", show, _SCOPES),), {"run": (_SCOPES, _view)})
+MODULE = PageModule(
+    (ConsoleRoute("/runs/{id}", show, _SCOPES), ConsoleRoute("/runs/{id}/figures/{digest}", show_figure, _SCOPES)),
+    {"run": (_SCOPES, _view)},
+)

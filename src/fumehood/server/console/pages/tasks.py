@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from starlette.responses import Response
 
@@ -40,10 +41,12 @@ async def show(page: PageRequest) -> Response:
     after = (await page.blocking(log.head)).seq
     row = await _visible(page, page.path("id"))
     await page.viewed("task", row.id, row.who)
-    teller = StoryTeller(log)
-    records = await page.blocking(lambda: [record for record in task_records(log, row) if record.seq <= after])
-    steps = await page.blocking(lambda: [teller.step(record) for record in records if record.kind not in _UNTOLD])
-    return page.page("task.html", view=f"task:{row.id}", after=after, task=row, steps=steps, is_run_page=False)
+    teller = StoryTeller(log, await page.changeable_policies())
+    members = TaskMembership(row.id)
+    found = takewhile(lambda record: record.seq <= after, task_records(log, row, members))
+    steps = await page.blocking(lambda: [teller.step(record) for record in found if record.kind not in _UNTOLD])
+    task = members.so_far(row)
+    return page.page("task.html", view=f"task:{row.id}", after=after, task=task, steps=steps, is_run_page=False)
 
 
 async def _visible(page: PageRequest, task: str) -> TaskRow:
@@ -72,11 +75,11 @@ class TaskListView:
 class TaskView:
     """What belongs to the task is known from its start on."""
 
-    def __init__(self, page: PageRequest, row: TaskRow) -> None:
+    def __init__(self, page: PageRequest, row: TaskRow, changeable: frozenset[str]) -> None:
         self._page, self._row = page, row
-        self._teller = StoryTeller(page.source.log)
+        self._teller = StoryTeller(page.source.log, changeable)
         self._members, self._seen = TaskMembership(row.id), row.seq - 1
-        self.key = f"task {row.id} {page.may(Scope.APPROVE)}"
+        self.key = f"task {row.id} {page.may(Scope.APPROVE)} {bool(changeable)}"
 
     async def fragments(self, record: Record) -> Sequence[Fragment]:
         page = self._page
@@ -86,9 +89,10 @@ class TaskView:
         if record.kind not in _UNTOLD:
             step = await page.blocking(lambda: self._teller.step(record))
             found.append(Fragment(render("fragments/step.html", step=step, is_run_page=False), "steps", "end"))
-        if record.kind == "task.ended":
+        if record.kind in ("task.ended", "model.answered", "tool.called"):
             row = await page.blocking(lambda: find_task(page.source.log, self._row.id))
-            found.append(Fragment(render("fragments/task_head.html", task=row)))
+            if row is not None:
+                found.append(Fragment(render("fragments/task_head.html", task=self._members.so_far(row))))
         return found
 
     def _is_member(self, record: Record) -> bool:
@@ -107,7 +111,7 @@ async def _list_view(page: PageRequest) -> TaskListView:
 async def _view(page: PageRequest) -> TaskView:
     row = await _visible(page, page.query("view").partition(":")[2])
     await page.goes_on_viewing("task", row.id, row.who)
-    return TaskView(page, row)
+    return TaskView(page, row, await page.changeable_policies())
 
 
 MODULE = PageModule(

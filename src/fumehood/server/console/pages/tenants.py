@@ -10,19 +10,23 @@ import time
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.server.api.models import NewQuota, NewTenant
 from fumehood.server.api.tenants import drop_tenant, make_tenant, set_quota
-from fumehood.server.console.page_request import NoSuchPageError, PageRequest
+from fumehood.server.console.egress_rows import EgressRow, egress_rows
+from fumehood.server.console.page_request import ConsoleViewed, NoSuchPageError, PageRequest
 from fumehood.server.console.pages.usage import read_usage
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.tenant_pages import server_of
+from fumehood.server.console.threads import LogThreads
 from fumehood.server.identity.keys import list_keys
 from fumehood.server.identity.principals import Scope
 from fumehood.server.tenants.quotas import Quota, count_open, read_state
 from fumehood.server.tenants.tenants import NoSuchTenantError, list_tenants, require_tenant
 
 _SCOPES = (Scope.OPERATE,)
+_MOST_ROWS = 50
 
 
 async def show_all(page: PageRequest) -> Response:
@@ -39,13 +43,28 @@ async def show(page: PageRequest) -> Response:
     server, name = server_of(page), page.path("name")
     await _require(page)
     keys = await list_keys(server.database, name)
+    rows = await _egress(page, name)
     return page.page(
         "tenant.html",
         name=name,
         quotas=await read_state(server.database, name, time.time()),
         keys=[each for each in keys if each.revoked is None],
         usage=await read_usage(server, name, 7 * 24),
+        denied=[row for row in rows if not row.is_allowed][:_MOST_ROWS],
+        allowed=[row for row in rows if row.is_allowed][:_MOST_ROWS],
+        known=frozenset[str](),
+        changeable=frozenset[str](),
     )
+
+
+async def _egress(page: PageRequest, tenant: str) -> list[EgressRow]:
+    """By host and rule. The tenant's log says who has looked."""
+    chains = server_of(page).chains
+    if not chains.has_log_of(tenant):
+        return []
+    log = chains.log_of(tenant)
+    await Trail(log, page.principal.name, tenant).write(ConsoleViewed("egress", tenant, None))
+    return await LogThreads(tenant)(lambda: egress_rows(log))
 
 
 async def create(page: PageRequest) -> Response:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from fumehood.audit.store import Query
+from fumehood.audit.words import dollars
 from fumehood.frozen import frozen
 from fumehood.server.console.page_request import PageRequest
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.source import RecordReader
 from fumehood.server.console.tenant_source import TenantSource
+from fumehood.server.console.threads import LogThreads
 from fumehood.server.identity.principals import Scope
 from fumehood.server.tenants.quotas import read_state
 from fumehood.server.tenants.usage import CPU, EGRESS, MEMORY, OPENINGS, RUNS, usage_by_hour
@@ -27,15 +29,21 @@ if TYPE_CHECKING:
 _HOUR, _DAY = 3600, 86400
 _PERIODS = {"24h": 24, "7d": 7 * 24, "30d": 30 * 24}
 _MOST_RECORDS = 50_000
-_TOKENS_IN, _TOKENS_OUT = "input tokens of models", "output tokens of models"
+_TOKENS_IN, _TOKENS_OUT, _COST = "input tokens of models", "output tokens of models", "cost of models"
+_UNPRICED = "answers of models without a price"
+_OF_MODELS = ("model.answered", "approval.reviewed")
+_DOLLARS = "$"
+_LEAST_TOLD = 0.001
 _TITLES = {
     RUNS: ("Runs", ""),
     OPENINGS: ("Sandboxes opened", ""),
     CPU: ("Processor time", "s"),
-    MEMORY: ("Memory, over time", "GiB h"),
+    MEMORY: ("Memory held", "GiB h"),
     EGRESS: ("Network", "MiB"),
     _TOKENS_IN: ("Tokens read by models", ""),
     _TOKENS_OUT: ("Tokens written by models", ""),
+    _COST: ("Cost of models", _DOLLARS),
+    _UNPRICED: ("Answers of models whose price is not known", ""),
 }
 _UNIT_SIZES = {MEMORY: 2**30 * _HOUR, EGRESS: 2**20}
 _WIDTH, _HEIGHT = 480, 72
@@ -68,7 +76,7 @@ class Series:
 
 async def show(page: PageRequest) -> Response:
     period = page.query("period") if page.query("period") in _PERIODS else "24h"
-    amounts = await _amounts(page, _PERIODS[period])
+    amounts = await _read(page, _PERIODS[period])
     quotas = None
     if isinstance(page.source, TenantSource):
         quotas = await read_state(page.source.server.database, page.principal.tenant, time.time())
@@ -85,7 +93,7 @@ async def show(page: PageRequest) -> Response:
 
 async def export(page: PageRequest) -> Response:
     period = page.query("period") if page.query("period") in _PERIODS else "24h"
-    amounts = await _amounts(page, _PERIODS[period])
+    amounts = await _read(page, _PERIODS[period])
     await page.viewed("export", f"usage of {period}", None)
     file = io.StringIO()
     writer = csv.writer(file)
@@ -95,19 +103,25 @@ async def export(page: PageRequest) -> Response:
     return Response(file.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-async def _amounts(page: PageRequest, hours: int) -> list[tuple[float, str, float]]:
+async def _read(page: PageRequest, hours: int) -> list[tuple[float, str, float]]:
     """What a server charges is in its database; one user's log has the ends of runs, which say the same."""
+    if isinstance(page.source, TenantSource):
+        return await _of_tenant(page.source.server, page.principal.tenant, hours)
+    log, begin = page.source.log, time.time() - hours * _HOUR
+    kinds = (*_OF_MODELS, "run.finished", "sandbox.opened")
+    return await page.blocking(lambda: _from_log(log, begin, kinds))
+
+
+async def _of_tenant(server: ServerState, tenant: str, hours: int) -> list[tuple[float, str, float]]:
+    """What models cost is in the tenant's log alone."""
     end = time.time()
     begin = end - hours * _HOUR
-    used: list[tuple[float, str, float]] = []
-    kinds = ["model.answered"]
-    if isinstance(page.source, TenantSource):
-        async with page.source.server.database.transaction(page.principal.tenant) as transaction:
-            used = await usage_by_hour(transaction, page.principal.tenant, begin, end)
-    else:
-        kinds += ["run.finished", "sandbox.opened"]
-    log = page.source.log
-    return used + await page.blocking(lambda: _from_log(log, begin, kinds))
+    async with server.database.transaction(tenant) as transaction:
+        used = await usage_by_hour(transaction, tenant, begin, end)
+    if not server.chains.has_log_of(tenant):
+        return used
+    log = server.chains.log_of(tenant)
+    return used + await LogThreads(tenant)(lambda: _from_log(log, begin, _OF_MODELS))
 
 
 def _from_log(log: RecordReader, begin: float, kinds: Sequence[str]) -> list[tuple[float, str, float]]:
@@ -128,21 +142,31 @@ def _of_record(kind: str, data: dict[str, object]) -> list[tuple[str, float]]:
         return float(value) if isinstance(value, int | float) else 0.0
 
     if kind == "model.answered":
-        return [(_TOKENS_IN, number("input_tokens")), (_TOKENS_OUT, number("output_tokens"))]
+        used = [(_TOKENS_IN, number("input_tokens")), (_TOKENS_OUT, number("output_tokens"))]
+        is_priced = "cost_microdollars" in data
+        return [*used, (_COST, number("cost_microdollars") / 1e6) if is_priced else (_UNPRICED, 1.0)]
+    if kind == "approval.reviewed":
+        return [(_COST, _dollars(data.get("cost")))]
     if kind == "sandbox.opened":
         return [(OPENINGS, 1.0)]
     held = number("peak_memory_bytes") * number("duration_us") / 1e6
     return [(RUNS, 1.0), (CPU, number("cpu_us") / 1e6), (MEMORY, held)]
 
 
+def _dollars(text: object) -> float:
+    """As records of reviews have it; 0 if that is not known."""
+    try:
+        return float(text) if isinstance(text, str) else 0.0
+    except ValueError:
+        return 0.0
+
+
 async def read_usage(server: ServerState, tenant: str, hours: int) -> list[Series]:
-    end = time.time()
-    async with server.database.transaction(tenant) as transaction:
-        return plots(await usage_by_hour(transaction, tenant, end - hours * _HOUR, end), hours)
+    return plots(await _of_tenant(server, tenant, hours), hours)
 
 
 def plots(amounts: Amounts, hours: int) -> list[Series]:
-    """One for each name that anything is known of, in the order of the titles."""
+    """One for each name of which anything was used, in the order of the titles."""
     step = _HOUR if hours <= _PERIODS["24h"] else _DAY
     now = time.time()
     last = now - now % step
@@ -153,7 +177,7 @@ def plots(amounts: Amounts, hours: int) -> list[Series]:
         slot = hour - hour % step
         per_slot = found.setdefault(name, {})
         per_slot[slot] = per_slot.get(slot, 0.0) + amount / _UNIT_SIZES.get(name, 1)
-    return [_series(name, found[name], slots, step) for name in _TITLES if name in found]
+    return [_series(name, found[name], slots, step) for name in _TITLES if any(found.get(name, {}).values())]
 
 
 def _series(name: str, per_slot: dict[float, float], slots: list[float], step: int) -> Series:
@@ -176,6 +200,10 @@ def _series(name: str, per_slot: dict[float, float], slots: list[float], step: i
 
 
 def _told(value: float, unit: str) -> str:
+    if unit == _DOLLARS:
+        return dollars(round(value * 1e6))
+    if 0 < value < _LEAST_TOLD:
+        return f"< {_LEAST_TOLD} {unit}".rstrip()
     text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
     return f"{text} {unit}".rstrip()
 

@@ -131,6 +131,13 @@ button("theme", () => {
   theme(localStorage.getItem("theme"));
 });
 button("keys", () => dialog.showModal());
+for (const each of document.querySelectorAll("[data-copy]")) {
+  each.hidden = !navigator.clipboard;
+  each.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(location.origin + location.pathname);
+    each.textContent = "Copied";
+  });
+}
 document.addEventListener("keydown", keys);
 // Answers are sent once, however often the button is pressed.
 document.addEventListener("submit", (event) => {

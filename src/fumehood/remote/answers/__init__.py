@@ -1,1 +1,0 @@
-"""What the half that has the sandbox answers to each call. One conversation is one call."""

@@ -1,0 +1,82 @@
+"""Programs in QEMU's place: one whose start is given up leaves nothing, and is handed nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from fumehood.backends.microvm.confinement import ConfinedProcess, Confinement, start_confined
+from fumehood.backends.native.host_facts import detect
+from fumehood.tenant import Tenant
+
+pytestmark = pytest.mark.anyio
+
+SLEEP = os.path.realpath("/usr/bin/sleep")
+MEMORY_BYTES = 64 * 1024 * 1024
+
+
+class SlowConfinement(Confinement):
+    """Its start lasts until the test lets it go on."""
+
+    def __init__(self, held: str) -> None:
+        super().__init__(detect())
+        self.is_held, self.goes_on = threading.Event(), threading.Event()
+        self._held = held
+
+    def start(
+        self, command: Sequence[str], descriptors: Sequence[int], memory_bytes: int, cpus: float, tenant: Tenant
+    ) -> ConfinedProcess:
+        if self._held == "before":
+            self._hold()
+        process = super().start(command, descriptors, memory_bytes, cpus, tenant)
+        if self._held == "after":
+            self._hold()
+        return process
+
+    def _hold(self) -> None:
+        self.is_held.set()
+        assert self.goes_on.wait(60)
+
+
+@pytest.fixture(params=["before", "after"])
+def confinement(request: pytest.FixtureRequest) -> Iterator[SlowConfinement]:
+    confinement = SlowConfinement(request.param)
+    try:
+        yield confinement
+    finally:
+        confinement.goes_on.set()
+        confinement.close()
+
+
+@pytest.mark.parametrize("way", ["cancelled", "timed out"])
+async def test_a_start_that_is_given_up_leaves_no_process_and_sends_no_other_file(
+    confinement: SlowConfinement, way: str
+) -> None:
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    is_closed = False
+
+    async def start() -> None:
+        nonlocal is_closed
+        try:
+            async with asyncio.timeout(0.3 if way == "timed out" else None):
+                await start_confined(confinement, [SLEEP, "600"], [theirs], memory_bytes=MEMORY_BYTES)
+        finally:
+            os.close(theirs)
+            is_closed = True
+
+    task = asyncio.create_task(start())
+    assert await asyncio.to_thread(confinement.is_held.wait, 60)
+    if way == "cancelled":
+        task.cancel()
+    await asyncio.wait([task], timeout=0.5)
+    assert not is_closed, "the thread would send whatever has the descriptor's number by then"
+    confinement.goes_on.set()
+    with pytest.raises(asyncio.CancelledError if way == "cancelled" else TimeoutError):
+        await task
+    # The end of the pipe is there when no process has the other one any more.
+    assert await asyncio.wait_for(asyncio.to_thread(os.read, ours, 1), 10) == b""
+    os.close(ours)
