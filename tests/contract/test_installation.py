@@ -80,6 +80,12 @@ def test_a_program_installs_what_it_lacks_and_imports_it(box: Sandbox) -> None:
 
 
 @pytest.mark.one_container
+def test_the_installers_threads_reserve_no_arenas_of_their_own(box: Sandbox) -> None:
+    """An ordinary user's memory is limited by addresses, 64 MiB of which each took: uv panicked now and then."""
+    assert box.run("uv run --no-project printenv MALLOC_ARENA_MAX", language="sh").stdout == "1\n"
+
+
+@pytest.mark.one_container
 def test_a_package_that_cannot_be_installed_is_an_error_with_the_installers_reason(box: Sandbox) -> None:
     with pytest.raises(UsageError, match="nothing-here was not found in the package registry"):
         box.install("nothing-here")

@@ -48,6 +48,8 @@ if [ -z "$UV_CONFIG_FILE" ]; then
     if [ -n "$VIRTUAL_ENV" ]; then UV_CONFIG_FILE={PLACE}/uv.toml; else UV_CONFIG_FILE={PLACE}/home.toml; fi
     export UV_CONFIG_FILE
 fi
+# Where memory is limited by addresses (no cgroups), each thread's arena of glibc takes 64 MiB of them.
+export MALLOC_ARENA_MAX="${{MALLOC_ARENA_MAX-1}}"
 """
 _UV = f"""{_SETTINGS}
 # What the gateway refuses stays refused.
