@@ -35,7 +35,7 @@ if child == 0:
     while time.process_time() < 0.3: pass
     os._exit(0)
 try:
-    while not os.kill(child, 0): time.sleep(0.01)  # until it is gone: one that outlives this program gets another parent
+    while not os.kill(child, 0): time.sleep(0.01)  # until it is gone: an orphan gets another parent
 except ProcessLookupError:
     pass
 """
