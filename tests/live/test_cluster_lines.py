@@ -170,8 +170,8 @@ async def test_a_line_that_is_reset_again_and_again(
         async with asyncio.timeout(_SECONDS):
             ends[(await running)[0]] += 1
     assert set(ends) == {"lost"}
-    counted = effects(web)
     wait_for_workers(server, 1)
+    counted = effects(web)  # a worker comes back without what it had; until then its last run may have gone on
     assert (await hood.run("print(6 * 7)")).stdout == "42\n"
     assert effects(web) == counted
 
