@@ -476,6 +476,27 @@ async def test_a_dangerous_change_is_saved_by_who_has_read_that_it_is(host: Host
         assert (await visitor.post("/policies/own/save", **form, beware="yes")).status_code == 303
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_new"),
+    [
+        ("{host: '*.a.corp', ports: [443], private: true}", "{host: '*.b.corp', ports: [443], private: true}", True),
+        ("{host: '*', ports: [443], methods: [GET]}", "{host: '*', ports: [443]}", True),
+        ("{host: '*', ports: [443]}", "{host: a.example, ports: [443]}, {host: '*', ports: [443]}", False),
+    ],
+)
+async def test_a_danger_of_which_anything_differs_is_a_new_one(
+    host: Hosted, before: str, after: str, is_new: bool
+) -> None:
+    api = await host.tenant("acme")
+    text = "version: 1\nnetwork: {{allow: [{}]}}\n"
+    assert (await api.put("/policies/own", json={"text": text.format(before)})).status_code == 200
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        form = {"version": "1", "text": text.format(after)}
+        assert ("I have read" in (await visitor.post("/policies/own/change", **form)).text) == is_new
+        assert (await visitor.post("/policies/own/save", **form)).status_code == (422 if is_new else 303)
+
+
 async def test_an_operator_who_looks_at_a_tenant_is_in_its_log(host: Hosted) -> None:
     await host.tenant("acme")
     watched = await host.tenant("other")
