@@ -124,7 +124,9 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
             f"{rule.host} opens every host, so anything that is read can be sent anywhere; name the hosts",
         )
     elif _is_wide(rule.host):
-        message = f"{rule.host} opens so many hosts that anything that is read can be sent to a stranger; name the hosts"
+        message = (
+            f"{rule.host} opens so many hosts that anything that is read can be sent to a stranger; name the hosts"
+        )
         yield Finding("danger", key, message)
     elif rule.host.startswith("*.") and "." not in rule.host[2:]:
         yield Finding("danger", key, f"{rule.host} covers names that an attacker can register; name the hosts")
