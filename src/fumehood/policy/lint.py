@@ -53,6 +53,8 @@ _TURNS_A_REQUEST = (
     *("forwarded", "x-forwarded-host", "x-script-name", "x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source"),
 )
 _METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-data"})
+_WIDEST_BLOCK = {4: 8, 6: 16}
+"""By IP version, how many bits a block of public addresses has to name before it means somebody's."""
 
 
 @frozen
@@ -121,6 +123,11 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
             key,
             f"{rule.host} opens every host, so anything that is read can be sent anywhere; name the hosts",
         )
+    elif _is_wide(rule.host):
+        message = (
+            f"{rule.host} opens so many hosts that anything that is read can be sent to a stranger; name the hosts"
+        )
+        yield Finding("danger", key, message)
     elif rule.host.startswith("*.") and "." not in rule.host[2:]:
         yield Finding("danger", key, f"{rule.host} covers names that an attacker can register; name the hosts")
     if rule.private:
@@ -142,7 +149,16 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
 def _gives_credentials(host: str) -> bool:
     from fumehood.policy.egress.addresses import Reach, classify
 
+    if "/" in host:
+        return False  # only a rule for the very address opens one of those
     return host in _METADATA_NAMES or (is_address(host) and classify(ip_address(host))[0] is Reach.METADATA)
+
+
+def _is_wide(host: str) -> bool:
+    if "/" not in host:
+        return False
+    block = ip_network(host)
+    return block.prefixlen < _WIDEST_BLOCK[block.version] and not _is_private(host)
 
 
 def _is_private(host: str) -> bool:

@@ -7,6 +7,7 @@ import hashlib
 import html
 import os
 import re
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -228,6 +229,24 @@ async def test_a_stream_of_others_code_is_recorded_and_counts_as_a_connection(tm
         log = host.server.chains.log_of("acme")
         viewed = [record.data for record in log.find(Query(kind="console.viewed"))]
         assert [(data["what"], data["subject"]) for data in viewed] == [("run", made)]
+
+
+async def test_what_the_log_cannot_take_is_not_shown(host: Hosted) -> None:
+    """Neither by the page nor by its stream, which relies on the record of the page."""
+    owner = await host.tenant("acme")
+    made = await run(owner)
+    log = host.server.chains.log_of("acme")
+    async with visit(host, await host.key("acme", [Scope.AUDIT])) as visitor:
+        await visitor.sign_in()
+        with closing(sqlite3.connect(log.path)) as database:
+            refuse = "CREATE TRIGGER refuse BEFORE INSERT ON records BEGIN SELECT RAISE(ABORT, 'no room'); END"
+            database.execute(refuse)
+            for path in (f"/runs/{made}", f"/news?view=run:{made}&after=0", f"/runs/{made}"):
+                async with visitor.client.stream("GET", path) as answer:
+                    assert answer.status_code == 503, path
+            database.execute("DROP TRIGGER refuse")
+        assert (await visitor.get(f"/runs/{made}")).status_code == 200
+    assert len(list(log.find(Query(kind="console.viewed")))) == 1
 
 
 def test_the_console_of_one_user_needs_nothing_of_a_server() -> None:
@@ -455,6 +474,27 @@ async def test_a_dangerous_change_is_saved_by_who_has_read_that_it_is(host: Host
         form = {"version": version, "text": text}
         assert (await visitor.post("/policies/own/save", **form)).status_code == 422
         assert (await visitor.post("/policies/own/save", **form, beware="yes")).status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_new"),
+    [
+        ("{host: '*.a.corp', ports: [443], private: true}", "{host: '*.b.corp', ports: [443], private: true}", True),
+        ("{host: '*', ports: [443], methods: [GET]}", "{host: '*', ports: [443]}", True),
+        ("{host: '*', ports: [443]}", "{host: a.example, ports: [443]}, {host: '*', ports: [443]}", False),
+    ],
+)
+async def test_a_danger_of_which_anything_differs_is_a_new_one(
+    host: Hosted, before: str, after: str, is_new: bool
+) -> None:
+    api = await host.tenant("acme")
+    text = "version: 1\nnetwork: {{allow: [{}]}}\n"
+    assert (await api.put("/policies/own", json={"text": text.format(before)})).status_code == 200
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        form = {"version": "1", "text": text.format(after)}
+        assert ("I have read" in (await visitor.post("/policies/own/change", **form)).text) == is_new
+        assert (await visitor.post("/policies/own/save", **form)).status_code == (422 if is_new else 303)
 
 
 async def test_an_operator_who_looks_at_a_tenant_is_in_its_log(host: Hosted) -> None:

@@ -16,6 +16,7 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.errors import AuditError
 from fumehood.server.console.news import NewsFeed
+from fumehood.server.console.recorded_views import RecordedViews
 from fumehood.server.console.source import Gauge, SandboxRow
 from fumehood.server.console.threads import LogThreads
 from fumehood.server.console.verification_state import Verification
@@ -38,7 +39,7 @@ class LocalLogSource:
         self.blocking = LogThreads("")
         self.feed = NewsFeed(lambda: self.log, self.blocking)
         self.verification = Verification(self.verify, self.blocking)
-        self.views: set[tuple[str, str, str]] = set()
+        self.views = RecordedViews()
         if place is None and AuditLog.default() is None:
             raise AuditError("the audit log is turned off (FUMEHOOD_AUDIT=off), and there is nothing to show")
 

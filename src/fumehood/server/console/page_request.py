@@ -86,9 +86,9 @@ class PageRequest:
 
     async def viewed(self, what: str, subject: str, of: str | None) -> None:
         """Before code or output is shown: the record is there first. What is one's own is not recorded."""
-        self.source.views.add((self.principal.name, what, subject))
         if of is None or not self.is_own(of):
             await self.source.trail(self.principal).write(ConsoleViewed(what, subject, of))
+            self.source.views.add((self.principal.name, what, subject))  # not if the record could not be written
 
     async def goes_on_viewing(self, what: str, subject: str, of: str | None) -> None:
         """Of a stream, which a page opens again and again: recorded if nobody of this name has loaded the page."""

@@ -12,6 +12,7 @@ from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.frozen import frozen
 from fumehood.server.console.news import NewsFeed
+from fumehood.server.console.recorded_views import RecordedViews
 from fumehood.server.console.threads import Blocking
 from fumehood.server.console.verification_state import Verification
 from fumehood.server.identity.principals import Principal
@@ -64,8 +65,7 @@ class ConsoleSource(Protocol):
     title: str
     feed: NewsFeed
     verification: Verification
-    views: set[tuple[str, str, str]]
-    """Who has seen what, since the process has started."""
+    views: RecordedViews
 
     @property
     def blocking(self) -> Blocking: ...

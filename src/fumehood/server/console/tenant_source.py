@@ -10,6 +10,7 @@ from fumehood.audit.log import AuditLog
 from fumehood.audit.trail import Trail
 from fumehood.audit.verification import Report
 from fumehood.server.console.news import NewsFeed
+from fumehood.server.console.recorded_views import RecordedViews
 from fumehood.server.console.source import Gauge, SandboxRow
 from fumehood.server.console.threads import LogThreads
 from fumehood.server.console.verification_state import Verification
@@ -33,7 +34,7 @@ class TenantSource:
         self.blocking = LogThreads(tenant)
         self.feed = NewsFeed(lambda: self.log, self.blocking)
         self.verification = Verification(self.verify, self.blocking)
-        self.views: set[tuple[str, str, str]] = set()
+        self.views = RecordedViews()
 
     @property
     def log(self) -> AuditLog:

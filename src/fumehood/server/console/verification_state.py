@@ -32,7 +32,7 @@ class VerifiedLog:
             return "", "written since the log was verified"
         if seq <= self.report.signed:
             return "good", f"verified, signed by checkpoint {self.report.signed}"
-        return "", "hangs together with the others; not signed yet"
+        return "", "in the chain, not signed yet"
 
     def problem_of(self, seq: int) -> Problem | None:
         return next((problem for problem in self.report.problems if problem.seq == seq), None)

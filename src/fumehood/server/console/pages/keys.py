@@ -20,6 +20,14 @@ from fumehood.server.identity.principals import OF_TENANTS, Scope
 
 _SCOPES = (Scope.KEYS,)
 _SCOPE_FIELD = "scope-"
+_MEANINGS = {
+    Scope.RUN: "open sandboxes, run code in them",
+    Scope.FILES: "read and write files in them",
+    Scope.APPROVE: "answer calls that wait for an approval",
+    Scope.AUDIT: "read the tenant's audit log",
+    Scope.POLICIES: "change policies and secrets",
+    Scope.KEYS: "make and revoke keys",
+}
 
 
 async def show(page: PageRequest) -> Response:
@@ -62,6 +70,7 @@ async def _page(page: PageRequest, key: str) -> Response:
         keys=sorted(keys, key=lambda each: (each.revoked is not None, -each.created)),
         new_key=key,
         scopes=[scope.value for scope in OF_TENANTS if page.may(scope)],
+        meanings=_MEANINGS,
         own=page.principal.name.removeprefix("key:"),
         now=time.time(),
     )

@@ -42,6 +42,7 @@ from fumehood.tenant import Tenant
 _SEEN_BY = (Scope.RUN, Scope.POLICIES)
 _CHANGED_BY = (Scope.POLICIES,)
 _NEW_RULE = re.compile(r"add (\{host: .+\}) to network\.allow")
+_NETWORK_RULE = re.compile(r"network\.allow\[(\d+)\]")
 _MOST_DIGITS = 9
 _MOST_ATTEMPTS = 20
 _ATTEMPT_FIELD = "attempt-"
@@ -214,17 +215,24 @@ async def _outlook(page: PageRequest, before: CatalogueEntry, text: str, attempt
     def look() -> Outlook:
         old = read_tenant_policy(before.text, before.name)
         new, tests = read_and_try(text, before.name)
-        known = inspect(old)
+        known = [(each.message, _subject(old, each)) for each in inspect(old)]
         return Outlook(
             tuple(old.diff(new) if before.text != text else ()),
             tuple(text_diff(before.text, text)),
             tuple(tests),
             tuple(_decide(new, attempt) for attempt in attempts),
-            tuple(PolicyRisk(each, each not in known) for each in inspect(new)),
+            tuple(PolicyRisk(each, (each.message, _subject(new, each)) not in known) for each in inspect(new)),
             _refusal(tenant, new),
         )
 
     return await beside_the_loop(name, look)
+
+
+def _subject(policy: Policy, finding: Finding) -> object:
+    """What it is about: a network rule, wherever it stands, or a whole section. A danger in one that differs is new."""
+    if found := _NETWORK_RULE.fullmatch(finding.key):
+        return policy.network.allow[int(found[1])]
+    return getattr(policy, re.split(r"[.\[]", finding.key, maxsplit=1)[0])
 
 
 def _refusal(tenant: Tenant, policy: Policy) -> str:

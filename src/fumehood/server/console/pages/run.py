@@ -12,7 +12,8 @@ from fumehood.policy import deny_all
 from fumehood.server.console.badges import badge_fragments
 from fumehood.server.console.news import Fragment
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest
-from fumehood.server.console.pictures import NotAPictureError, Picture, read_picture
+from fumehood.server.console.picture_size import NotAPictureError
+from fumehood.server.console.pictures import Picture, read_picture
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.run_rows import RunRow, newest_seq, run_records, sum_up

@@ -42,13 +42,13 @@ async def show_all(page: PageRequest) -> Response:
 async def show(page: PageRequest) -> Response:
     server, name = server_of(page), page.path("name")
     await _require(page)
-    keys = await list_keys(server.database, name)
+    keys, now = await list_keys(server.database, name), time.time()
     rows = await _egress(page, name)
     return page.page(
         "tenant.html",
         name=name,
-        quotas=await read_state(server.database, name, time.time()),
-        keys=[each for each in keys if each.revoked is None],
+        quotas=await read_state(server.database, name, now),
+        keys=[each for each in keys if each.revoked is None and (each.expires is None or each.expires > now)],
         usage=await read_usage(server, name, 7 * 24),
         denied=[row for row in rows if not row.is_allowed][:_MOST_ROWS],
         allowed=[row for row in rows if row.is_allowed][:_MOST_ROWS],

@@ -69,6 +69,8 @@ class Series:
     unit: str
     total: str
     highest: str
+    per: str
+    """The time of one bar, in words."""
     bars: tuple[Bar, ...]
     begin: float
     end: float
@@ -196,7 +198,16 @@ def _series(name: str, per_slot: dict[float, float], slots: list[float], step: i
         for number, (slot, value) in enumerate(zip(slots, values, strict=True))
         if value
     )
-    return Series(title, unit, _told(sum(values), unit), _told(max(values), unit), bars, slots[0], slots[-1] + step)
+    return Series(
+        title=title,
+        unit=unit,
+        total=_told(sum(values), unit),
+        highest=_told(max(values), unit),
+        per="an hour" if step == _HOUR else "a day",
+        bars=bars,
+        begin=slots[0],
+        end=slots[-1] + step,
+    )
 
 
 def _told(value: float, unit: str) -> str:
