@@ -19,7 +19,7 @@ a { color: inherit } .apart { opacity: .7 }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line) }
 th { font-weight: 600; white-space: nowrap }
-td.long { overflow-wrap: anywhere } td.word { white-space: nowrap; font-weight: 600 }
+td.long { overflow-wrap: anywhere } td.word { white-space: nowrap; font-weight: 600; width: 1% }
 td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 code, .seen { font: 12.5px/1.5 ui-monospace, monospace; overflow-wrap: anywhere }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem } dt { font-weight: 600 } dd { margin: 0 }

@@ -88,7 +88,8 @@ def test_a_guest_that_is_left_alone_ends_although_nobody_hung_up(place: Path) ->
 
 @pytest.mark.anyio
 async def test_a_container_that_is_killed_from_outside_is_lost_and_says_so(place: Path) -> None:
-    policy = Policy(backend="docker", resources={"memory": "78M"})
+    # With outputs, for which nobody can be asked any more.
+    policy = Policy(backend="docker", resources={"memory": "78M"}, filesystem={"outputs": ["out/**"]})
     async with AsyncSandbox(policy) as box:
         run = await box.start("print('here', flush=True)\nimport signal\nsignal.pause()")
         async for _ in run.stream():

@@ -280,9 +280,10 @@ def words_of(process: int) -> bytes:
         return b""
 
 
-async def test_a_run_whose_emulator_is_killed_is_lost_and_leaves_nothing() -> None:
+@pytest.mark.parametrize("outputs", [(), ("out/**",)], ids=["no outputs", "outputs"])
+async def test_a_run_whose_emulator_is_killed_is_lost_and_leaves_nothing(outputs: tuple[str, ...]) -> None:
     before = emulators()
-    async with AsyncSandbox(POLICY) as box:
+    async with AsyncSandbox(POLICY.override({"filesystem": {"outputs": list(outputs)}})) as box:
         run = await box.start("print('up', flush=True)\nimport time; time.sleep(600)")
         assert b"up" in (await run.read(wait=60)).stdout
         (process,) = emulators() - before

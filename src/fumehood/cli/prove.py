@@ -150,11 +150,14 @@ def _print_total(report: ProofReport, folder: Path) -> None:
         print(f"{_column('not proved', YELLOW)}{one_line(gap)}")
     for control in report.partial_controls():
         print(f"{_column('in part', YELLOW)}{control}: enforced in part here, which a strict policy refuses")
+    say(f"{report.verdict}: {_count(report)}; the report is {folder / file_stem(report)}.json and .html")
+
+
+def _count(report: ProofReport) -> str:
+    """What does not apply was not carried out, and is no part of what is proved."""
     apart = len(report.with_result("does not apply"))
-    total = f"{len(report.observations) - apart} trials"
-    if apart:
-        total += f", and {apart} more that do not apply here"
-    say(f"{report.verdict}: {total}; the report is {folder / file_stem(report)}.json and .html")
+    more = f", and {apart} more that {'does' if apart == 1 else 'do'} not apply here" if apart else ""
+    return f"{len(report.observations) - apart} trials{more}"
 
 
 def _verify(chosen: ProveArguments) -> int:
@@ -179,7 +182,7 @@ def _verify(chosen: ProveArguments) -> int:
         print(f"{paint('refused', RED)}: {one_line(objection)}")
     if not found:
         about = f"policy {report.policy_digest}, {report.host.backend}, {report.host.kernel}"
-        print(f"{paint('proved', GREEN)}: {len(report.observations)} trials at {report.made_at}; {one_line(about)}")
+        print(f"{paint('proved', GREEN)}: {_count(report)}, at {report.made_at}; {one_line(about)}")
     for one in report.with_result("partial"):
         print(f"{paint('in part', YELLOW)}: {one_line(f'{one.control}: {one.what} {one.seen}')}")
     return exitcodes.PROBLEM_FOUND if found else {"partial": INCOMPLETE}.get(report.verdict, 0)

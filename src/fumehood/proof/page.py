@@ -70,8 +70,8 @@ def to_html(report: ProofReport) -> str:
 
 def _facts(report: ProofReport) -> str:
     host = report.host
-    counted = Counter(f"{one.kind}s {_word(one)}" for one in report.observations)
-    counts = ", ".join(f"{count} {words}" for words, count in counted.items())
+    counted = Counter((one.kind, _word(one)) for one in report.observations)
+    counts = ", ".join(_counted(count, kind, word) for (kind, word), count in counted.items())
     return pairs(
         [
             ("made", report.made_at),
@@ -84,6 +84,12 @@ def _facts(report: ProofReport) -> str:
             ("trials", f"{len(report.observations)}: {counts}"),
         ]
     )
+
+
+def _counted(count: int, kind: Kind, word: str) -> str:
+    if count == 1:
+        return f"1 {kind} {word}"
+    return f"{count} {kind}s {word.replace('does not', 'do not')}"
 
 
 def _word(one: Observation) -> str:

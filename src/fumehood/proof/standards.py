@@ -44,6 +44,7 @@ _TOOLS = ("OWASP LLM06 (excessive agency)", "OWASP Agentic AI T2 (tool misuse)")
 
 # By the control of the enforcement report, or by the section that it is in.
 _EVIDENCE: Mapping[str, tuple[str, ...]] = {
+    "kernel": _RUNTIME,
     "filesystem": (*_ACCESS, *_LEAKAGE, "NIST SP 800-190 4.5.5 (host file system tampering)"),
     "filesystem.outputs": (*_ACCESS, *_LEAKAGE),
     "network": (*_BOUNDARY, *_LEAKAGE),

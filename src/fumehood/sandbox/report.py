@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from fumehood.errors import AuditError, SandboxError
 from fumehood.results import Cause, RunOutput, RunResult, Status
 from fumehood.sandbox.core import SandboxCore
 from fumehood.sandbox.egress import RunNetwork
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.hints import with_hint
+
+# How a run ends that may have ended its container or machine too.
+_TAKES_THE_SANDBOX = (Cause.LOST, Cause.MEMORY)
 
 
 class RunReport:
@@ -37,7 +41,12 @@ class RunReport:
         if not self._core.policy.filesystem.outputs or not self._lists_artifacts():
             return result
         audit = self._core.audit
-        collection = await self._artifacts.collect(with_pictures=audit.keeps_output)
+        try:
+            collection = await self._artifacts.collect(with_pictures=audit.keeps_output)
+        except SandboxError as error:
+            if result.cause in _TAKES_THE_SANDBOX and not isinstance(error, AuditError):
+                return result  # nobody is left to ask for files, and how the run ended must not be lost with them
+            raise
         await audit.artifacts(result.run_id, collection.artifacts, collection.problem, collection.pictures)
         if collection.problem is None or not result.ok:
             return replace(result, artifacts=collection.artifacts)

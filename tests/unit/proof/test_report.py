@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+import fumehood
 from fumehood import Policy
 from fumehood.audit.keys import SigningKey
 from fumehood.errors import UsageError
+from fumehood.proof.carry_out import carry_out
 from fumehood.proof.host_facts import describe_host
 from fumehood.proof.junit import to_junit
+from fumehood.proof.laboratory import Laboratory
 from fumehood.proof.page import to_html
 from fumehood.proof.report import ControlEntry, ProofReport, read_report
 from fumehood.proof.standards import evidence_for
-from fumehood.proof.trial import ALWAYS, Observation
+from fumehood.proof.trial import ALWAYS, Observation, Trial
 from fumehood.proof.trials import TRIALS, trials_of
 from fumehood.proof.verification import objections
 
@@ -205,6 +210,24 @@ def test_every_control_has_an_attack_and_a_use() -> None:
     assert kinds == {(control, kind) for control in controls for kind in ("attack", "use")}
     assert all(evidence_for(control) for control in controls)
     assert len({trial.name for trial in TRIALS}) == len(TRIALS)
+
+
+def test_every_control_that_a_backend_reports_has_trials() -> None:
+    backends = Path(fumehood.__file__).parent / "backends"
+    sources = "".join(path.read_text() for path in backends.rglob("*.py"))
+    reported = set(re.findall(r'\bEnforcement\(\s*"([^"]+)"', sources))
+    assert {"kernel", "filesystem.mounts", "resources.memory"} <= reported
+    assert reported <= {trial.control for trial in TRIALS}
+
+
+@pytest.mark.anyio
+async def test_a_trial_that_saw_nothing_has_not_tested_anything() -> None:
+    async def go_through_nothing(_: Laboratory) -> str:
+        return ""
+
+    trial = Trial("network", "attack", "Reach each of no hosts.", go_through_nothing)
+    observation = await carry_out(trial, cast("Laboratory", None), ())
+    assert (observation.result, observation.seen) == ("not tested", "the trial tried nothing")
 
 
 def test_hostile_text_stays_text_in_the_page_and_in_junit() -> None:

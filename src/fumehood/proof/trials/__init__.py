@@ -13,9 +13,12 @@ from fumehood.proof.trials import (
     layers,
     lifetime,
     limits,
+    machines,
+    mounts,
     network,
     outputs,
     ports,
+    processors,
     records,
     results,
     sessions,
@@ -23,7 +26,9 @@ from fumehood.proof.trials import (
 )
 
 TRIALS: tuple[Trial, ...] = (
+    *machines.TRIALS,
     *files.TRIALS,
+    *mounts.TRIALS,
     *outputs.TRIALS,
     *network.TRIALS,
     *ports.TRIALS,
@@ -32,6 +37,7 @@ TRIALS: tuple[Trial, ...] = (
     *layers.TRIALS,
     *commands.TRIALS,
     *limits.TRIALS,
+    *processors.TRIALS,
     *lifetime.TRIALS,
     *results.TRIALS,
     *sessions.TRIALS,

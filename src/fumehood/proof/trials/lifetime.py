@@ -11,7 +11,7 @@ import anyio
 
 from fumehood.proof.laboratory import Laboratory, attempts, require_native
 from fumehood.proof.program import SEARCH_MEMORY, require_success, turned_around
-from fumehood.proof.trial import BrokenError, DoesNotApplyError, Trial, attack, use
+from fumehood.proof.trial import BrokenError, DoesNotApplyError, NotTestedError, Trial, attack, use
 from fumehood.results import Cause
 
 _SHARED = ("docker", "gvisor", "microvm")
@@ -25,7 +25,7 @@ for number in range(3):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            for _ in range(1000):
+            for _ in range(10_000):
                 with open(f"{mark}-{number}", "a") as file:
                     file.write("x")
                 time.sleep(0.01)
@@ -54,11 +54,19 @@ async def survive_the_end(lab: Laboratory) -> str:
 
 @attack("end", "Leave processes behind when the time is up.")
 async def survive_the_limit(lab: Laboratory) -> str:
-    code = f"mark = {lab.mark + '-b'!r}\n{_DAEMONS}\nwhile True: time.sleep(1)"
-    result = await lab.run(code, timeout=min(2.0, lab.policy.resources.timeout))
-    if result.cause != Cause.WALL_TIME or "they live" not in result.stdout:
-        raise BrokenError(f"it ended otherwise: {result.cause} {result.stderr[-200:]}")
-    return await _count_beats(lab, f"{lab.mark}-b")
+    for seconds in _TIMES_TO_START:
+        mark = f"{lab.mark}-{seconds}"
+        code = f"mark = {mark!r}\n{_DAEMONS}\nwhile True: time.sleep(1)"
+        result = await lab.run(code, timeout=min(seconds, lab.policy.resources.timeout))
+        if result.cause != Cause.WALL_TIME:
+            raise BrokenError(f"it ended otherwise: {result.cause} {result.stderr[-200:]}")
+        if "they live" in result.stdout:
+            return await _count_beats(lab, mark)
+    raise NotTestedError("the time was up before the processes that try to stay had started")
+
+
+# Whether three processes have started in time is the host's load, or a processor of software.
+_TIMES_TO_START = (2, 8, 30)
 
 
 async def _count_beats(lab: Laboratory, mark: str) -> str:

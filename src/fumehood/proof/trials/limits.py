@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fumehood.errors import UnenforceableError
 from fumehood.policy import format_size
 from fumehood.proof.laboratory import Laboratory, require_time
 from fumehood.proof.program import Program
@@ -16,12 +15,12 @@ _MIB = 1 << 20
 _MEMORY, _DISK, _OUTPUT = 128 * _MIB, 16 * _MIB, 64 * 1024
 _PROCESSES, _INODES, _OPEN_FILES = 32, 512, 64
 _SECONDS = 1.0
-_CPUS = 0.5
-# CPU seconds for each second of the clock: quotas are given in slices, and a slice may be begun.
-_OVER = 1.5
 
 
-async def _with(lab: Laboratory, limits: Mapping[str, Any], code: str, **facts: object) -> tuple[RunResult, Program]:
+async def with_limits(
+    lab: Laboratory, limits: Mapping[str, Any], code: str, **facts: object
+) -> tuple[RunResult, Program]:
+    """A program in a sandbox of its own."""
     program = Program(code, **facts)
     async with lab.sandbox({"resources": limits}) as box:
         require_time(box)
@@ -74,7 +73,7 @@ async def take_memory(lab: Laboratory) -> str:
 
     attempt("twice the limit", take)
     """
-    result, program = await _with(lab, {"memory": limit}, code, limit=limit)
+    result, program = await with_limits(lab, {"memory": limit}, code, limit=limit)
     return f"with {format_size(limit)}: {_stopped(result, Cause.MEMORY, program)}"
 
 
@@ -110,59 +109,19 @@ async def take_memory_together(lab: Laboratory) -> str:
 
     attempt("twice the limit", together)
     """
-    result, program = await _with(lab, {"memory": limit}, code, limit=limit)
+    result, program = await with_limits(lab, {"memory": limit}, code, limit=limit)
     return f"with {format_size(limit)}: {_stopped(result, Cause.MEMORY, program)}"
 
 
 @use("resources.memory", "Take a quarter of the memory.")
 async def take_some_memory(lab: Laboratory) -> str:
     limit = min(_MEMORY, lab.policy.resources.memory)
-    result, program = await _with(
+    result, program = await with_limits(
         lab, {"memory": limit}, 'attempt("memory", lambda: len(bytearray(limit // 4)))', limit=limit
     )
     if program.tried(result) != {"memory": f"got: {limit // 4}"}:
         raise BrokenError(f"{result.detail or result.stdout[-200:]}")
     return f"{format_size(limit // 4)} of {format_size(limit)}"
-
-
-@attack("resources.cpus", "Keep more processors busy than the limit.")
-async def take_processors(lab: Laboratory) -> str:
-    try:
-        result, program = await _with(lab, {"cpus": _CPUS, "timeout": "10s"}, _BURN, seconds=_SECONDS)
-    except UnenforceableError:  # without a quota there are only whole processors
-        return await _take_another_processor(lab)
-    program.tried(result)
-    share = result.cpu_ms / result.duration_ms
-    if share > _CPUS * _OVER:
-        raise BrokenError(f"with {_CPUS} of a processor it had {share:.2f}")
-    return f"with {_CPUS} of a processor, two processes had {share:.2f}"
-
-
-_BURN = """
-other = os.fork()
-end = time.monotonic() + seconds
-while time.monotonic() < end:
-    pass
-if other == 0:
-    os._exit(0)
-os.waitpid(other, 0)
-"""
-
-
-async def _take_another_processor(lab: Laboratory) -> str:
-    code = """
-    def widen():
-        os.sched_setaffinity(0, range(1024))
-        return len(os.sched_getaffinity(0))
-
-    attempt("own", lambda: len(os.sched_getaffinity(0)))
-    attempt("more", widen)
-    """
-    result, program = await _with(lab, {"cpus": 1}, code)
-    tried = program.tried(result)
-    if tried["own"] != "got: 1" or (tried["more"] != "got: 1" and not tried["more"].startswith("refused")):
-        raise BrokenError(f"with one processor: {tried}")
-    return f"without a quota here, with one processor: it has one; taking more: {tried['more']}"
 
 
 @use("resources.cpus", "Calculate.")
@@ -205,7 +164,7 @@ async def multiply(lab: Laboratory) -> str:
 
     attempt("processes", multiply)
     """
-    result, program = await _with(lab, {"processes": limit}, code, limit=limit)
+    result, program = await with_limits(lab, {"processes": limit}, code, limit=limit)
     return f"with {limit}: {_stopped(result, Cause.PROCESSES, program)}"
 
 
@@ -248,7 +207,7 @@ async def fill_the_disk(lab: Laboratory) -> str:
 async def write_to_disk(lab: Laboratory) -> str:
     limit = min(_DISK, lab.policy.resources.disk)
     code = 'attempt("file", lambda: open("/tmp/half", "wb").write(bytes(limit // 2)))'
-    result, program = await _with(lab, {"disk": limit}, code, limit=limit)
+    result, program = await with_limits(lab, {"disk": limit}, code, limit=limit)
     if program.tried(result) != {"file": f"got: {limit // 2}"}:
         raise BrokenError(result.detail or result.stdout[-200:])
     return f"{format_size(limit // 2)} of {format_size(limit)}"
@@ -266,7 +225,7 @@ async def make_countless_files(lab: Laboratory) -> str:
 
     attempt("files", make)
     """
-    result, program = await _with(lab, {"inodes": limit}, code, limit=limit)
+    result, program = await with_limits(lab, {"inodes": limit}, code, limit=limit)
     return f"with {limit}: {_stopped(result, Cause.DISK, program)}"
 
 
@@ -308,7 +267,7 @@ async def open_countless_files(lab: Laboratory) -> str:
 
     attempt("files", open_many)
     """
-    result, program = await _with(lab, {"open_files": limit}, code, limit=limit)
+    result, program = await with_limits(lab, {"open_files": limit}, code, limit=limit)
     tried = program.tried(result)
     if tried.get("files") != "refused: EMFILE":
         raise BrokenError(f"with {limit}: {tried}")
@@ -334,7 +293,6 @@ TRIALS: tuple[Trial, ...] = (
     take_memory,
     take_memory_together,
     take_some_memory,
-    take_processors,
     calculate,
     take_cpu_time,
     use_cpu_time,
