@@ -86,7 +86,7 @@ def _facts(report: ProofReport) -> str:
     )
 
 
-def _counted(count: int, kind: Kind, word: str) -> str:
+def _counted(count: int, kind: str, word: str) -> str:
     if count == 1:
         return f"1 {kind} {word}"
     return f"{count} {kind}s {word.replace('does not', 'do not')}"
