@@ -1,6 +1,6 @@
 """Machines of the tests' own: an image that is made once, and templates that stay in the cache folder by content.
 
-Run as a program, `python tests/machines.py` makes the image.
+Run as a program, `python tests/machines.py` makes the image and prints the folder that FUMEHOOD_MACHINES is to name.
 """
 
 from __future__ import annotations
@@ -63,5 +63,6 @@ def recipe() -> str:
 
 
 if __name__ == "__main__":
-    if missing() is None:
-        use()
+    if problem := missing():
+        sys.exit(problem)
+    print(use())
