@@ -1,4 +1,4 @@
-"""What the head of every page shows: how many calls wait for an answer, and whether the record is true."""
+"""What the head of every page shows: how many calls wait for an answer."""
 
 from __future__ import annotations
 
