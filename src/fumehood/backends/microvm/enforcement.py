@@ -115,6 +115,6 @@ def _limits(policy: Policy) -> Iterator[Enforcement]:
     yield Enforcement("resources.memory", f"memory cgroup of the machine's kernel, {shared}; QEMU has one on the host")
     yield Enforcement("resources.processes", "pids cgroup of the machine's kernel, for each run")
     yield Enforcement("resources.cpus", f"one processor at most, and the cpu cgroup of QEMU, {shared}")
-    yield Enforcement("resources.disk", "tmpfs size, of each of /tmp, /var/tmp, /dev/shm and /run")
+    yield Enforcement("resources.disk", "tmpfs size, of /tmp, /var/tmp, /dev/shm and /run together")
     yield Enforcement("resources.inodes", "tmpfs inode count")
     yield from enforcement.report_counted(policy)

@@ -7,7 +7,7 @@ from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.microvm.image import MachineImage
 from fumehood.guest.contract.machine_spec import MachineStart
-from fumehood.guest.contract.paths import RUN_FOLDER, TMP, VAR_TMP, WORKSPACE
+from fumehood.guest.contract.paths import RUN_FOLDER, TMP, VAR_TMP
 from fumehood.guest.contract.preload import USUAL_MODULES
 from fumehood.guest.contract.relay_spec import RelaySpec
 from fumehood.host.interpreter import PACKAGES_PLACE
@@ -18,36 +18,26 @@ HOST_NAME = "sandbox"
 PATIENCE_SECONDS = 60.0
 _PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _ONE_PROCESSOR = 1
+_SCRATCH_FOLDERS = {RUN_FOLDER: 0o755, TMP: 0o1777, VAR_TMP: 0o1777, "/dev/shm": 0o1777}
 
 
 def machine_start(
     policy: Policy, image: MachineImage, packages: PackageFolder | None, *, has_packages: bool
 ) -> MachineStart:
     """Without what is new in every copy. `has_packages`: the disk of packages or the image holds them."""
+    resources, (uid, gid) = policy.resources, image.user
     return {
         "entropy": "",
         "time_ns": 0,
         "host_name": HOST_NAME,
-        "folders": _folders(policy, image),
+        "workspace": f"size={policy.workspace_bytes},nr_inodes={resources.inodes},mode=755,uid={uid},gid={gid}",
+        "scratch": f"size={resources.disk},nr_inodes={resources.inodes},mode=755",
+        "scratch_folders": _SCRATCH_FOLDERS,
         "executes": executables(policy) is None,
-        "memory_bytes": policy.resources.memory,
+        "memory_bytes": resources.memory,
         "has_packages": packages is not None,
         "fresh": policy.strict,
         "relay": _relay_spec(policy, image, packages, has_packages=has_packages),
-    }
-
-
-def _folders(policy: Policy, image: MachineImage) -> dict[str, str]:
-    resources, (uid, gid) = policy.resources, image.user
-    scratch = f"size={resources.disk},nr_inodes={resources.inodes}"
-    workspace = f"size={policy.workspace_bytes},nr_inodes={resources.inodes}"
-    own = f"mode=755,uid={uid},gid={gid}"
-    return {
-        WORKSPACE: f"{workspace},{own}",
-        RUN_FOLDER: f"{scratch},{own}",
-        TMP: f"{scratch},mode=1777",
-        VAR_TMP: f"{scratch},mode=1777",
-        "/dev/shm": f"{scratch},mode=1777",
     }
 
 

@@ -16,8 +16,12 @@ class MachineStart(TypedDict):
     entropy: str
     time_ns: int
     host_name: str
-    folders: dict[str, str]
-    """Folders of memory for programs, and the options of their file systems."""
+    workspace: str
+    """The options of its file system, which is in memory."""
+    scratch: str
+    """The options of the one file system in memory that has all other folders of programs, with one limit for all."""
+    scratch_folders: dict[str, int]
+    """These folders, and their modes."""
     executes: bool
     """Whether files in these can be executed."""
     memory_bytes: int

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from ..contract import frames
 from ..contract.machine_spec import PACKAGES_DISK, MachineSpec, MachineStart
-from ..contract.paths import GUEST_FOLDER
+from ..contract.paths import GUEST_FOLDER, WORKSPACE
 from ..contract.preload import USUAL_MODULES
 from ..isolation import kernel
 from ..isolation.steps import StepError, step
@@ -40,6 +40,7 @@ _LINKS = {
 }
 _DRIVER = "/sys/bus/virtio/drivers/virtio_blk"
 _PACKAGES = "/opt/environment"
+_SCRATCH = f"{GUEST_FOLDER}/scratch"
 _ADD_ENTROPY, _RESEED = 0x40085203, 0x5207
 
 
@@ -123,8 +124,8 @@ def begin(start: MachineStart) -> None:
         socket.sethostname(start["host_name"])
     with step("mounting the sandbox's folders"):
         flags = _HARMLESS | (0 if start["executes"] else kernel.MS_NOEXEC)
-        for folder, options in start["folders"].items():
-            kernel.mount("scratch", folder, "tmpfs", flags, options)
+        kernel.mount("workspace", WORKSPACE, "tmpfs", flags, start["workspace"])
+        _mount_scratch(start, flags)
     if start["has_packages"]:
         with step("mounting the packages' disk"):
             _mount_packages()
@@ -135,6 +136,20 @@ def begin(start: MachineStart) -> None:
         # The guest keeps its own as long as it executes nothing; no program can have any.
         for capability in range(int(stream.read()) + 1):
             kernel.set_option(kernel.PR_CAPBSET_DROP, capability)
+
+
+def _mount_scratch(start: MachineStart, flags: int) -> None:
+    """Folders of one file system, so that one limit holds for all; a bind has the flags of what it shows."""
+    os.mkdir(_SCRATCH)
+    kernel.mount("scratch", _SCRATCH, "tmpfs", flags, start["scratch"])
+    uid, gid = start["relay"]["user"]
+    for number, (target, mode) in enumerate(start["scratch_folders"].items()):
+        folder = f"{_SCRATCH}/{number}"
+        os.mkdir(folder)
+        os.chown(folder, uid, gid)
+        os.chmod(folder, mode)
+        kernel.mount(folder, target, flags=kernel.MS_BIND)
+    kernel.unmount(_SCRATCH)
 
 
 def _renew_randomness(fresh: bytes) -> None:

@@ -59,9 +59,11 @@ class ProcessGroup:
         self._folder = f"{_RUNS}/{os.getpid()}"
         self._failures: usage.LimitFailures | None = None
         self._cpu_seconds: float | None = None
+        self._peak_memory_bytes: int | None = None
         with step("making the run's group of processes"):
             os.mkdir(self._folder)
             self._limit(processes)
+            self._limit_memory()
 
     def enter(self) -> None:
         """In the program's process; whatever it starts is born there."""
@@ -85,6 +87,16 @@ class ProcessGroup:
         with open(f"{self._folder}/cpuacct.usage", encoding="ascii") as stream:
             return max(int(stream.read()) / 1e9, usage.cpu_seconds_of_children())
 
+    def peak_memory_bytes(self) -> int:
+        """What the group itself has counted, without what a program shares with the guest; 0 where nothing does."""
+        if self._peak_memory_bytes is not None:
+            return self._peak_memory_bytes
+        try:
+            with open(f"{self._folder}/memory.max_usage_in_bytes", encoding="ascii") as stream:
+                return int(stream.read())
+        except FileNotFoundError:
+            return 0
+
     def kill(self) -> None:
         """Returns when no process is left. No more of them can start while those that are there are killed."""
         self._limit(0)
@@ -97,11 +109,17 @@ class ProcessGroup:
             time.sleep(_PAUSE_SECONDS)
         _reap()
         self._failures, self._cpu_seconds = usage.failures(self._folder), self.cpu_seconds()
+        self._peak_memory_bytes = self.peak_memory_bytes()
         with suppress(OSError):
             os.rmdir(self._folder)
 
     def _limit(self, processes: int) -> None:
         _write(f"{self._folder}/pids.max", str(processes))
+
+    def _limit_memory(self) -> None:
+        """What all runs may have together, here as well: one that takes it all is ended, and none of the others."""
+        with suppress(FileNotFoundError), open(f"{_RUNS}/memory.limit_in_bytes", encoding="ascii") as stream:
+            _write(f"{self._folder}/memory.limit_in_bytes", stream.read().strip())
 
     def _members(self) -> list[int]:
         with open(f"{self._folder}/cgroup.procs", encoding="ascii") as stream:

@@ -47,6 +47,10 @@ class ProcessTree:
         others = _descendants(os.getpid(), with_dead=True)
         return usage.cpu_seconds_of_children() + sum(map(usage.cpu_seconds_with_children, others))
 
+    def peak_memory_bytes(self) -> int:
+        """0: nothing counts that of all processes of a run together."""
+        return 0
+
     def kill(self) -> None:
         """Returns when no process is left."""
         while True:

@@ -138,7 +138,8 @@ class Supervisor:
     def _send_usage(self) -> None:
         if self._status is None:  # otherwise its end is sent next, with what it has used
             cpu_ms = self._processes.cpu_seconds() * 1000
-            self._tell({"usage": {"cpu_ms": cpu_ms, "peak_memory_bytes": peak_memory_bytes(self._program)}})
+            peak = self._processes.peak_memory_bytes() or peak_memory_bytes(self._program)
+            self._tell({"usage": {"cpu_ms": cpu_ms, "peak_memory_bytes": peak}})
 
     def _end(self, ended_by: str) -> NoReturn:
         """Kill what is left, wait for the proof, have it cleared up, and only then tell the host."""
@@ -149,7 +150,7 @@ class Supervisor:
             "status": self._status if ended_by == "exit" else None,
             "ended_by": ended_by,
             "cpu_ms": self._processes.cpu_seconds() * 1000,
-            "peak_memory_bytes": used.ru_maxrss * 1024,
+            "peak_memory_bytes": self._processes.peak_memory_bytes() or used.ru_maxrss * 1024,
             "trouble": None if self._status == 0 else self._trouble(others),
         }
         if self._run.folder != RUN_FOLDER:
