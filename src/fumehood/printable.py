@@ -29,6 +29,7 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem } 
   .dense tr { display: grid; grid-template-columns: minmax(0, 1fr) 4.8rem 4.2rem 3.6rem }
   .dense tr { border-bottom: 1px solid var(--line) }
   .dense th, .dense td.word { white-space: normal } .dense th, .dense td { border: 0; padding-right: .4rem }
+  .dense td:first-child { overflow-wrap: anywhere }
   .dense tr > :nth-child(2) { grid-row: 2; grid-column: 1 / -1 } .dense th:nth-child(2) { display: none }
 }
 @media print {

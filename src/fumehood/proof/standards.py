@@ -6,6 +6,7 @@ standard: scope, people, reviews and operation over time are the auditor's to ju
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 CAVEAT = (
@@ -78,4 +79,10 @@ def by_standard(controls: Iterable[str]) -> dict[str, list[str]]:
     for control in controls:
         for clause in evidence_for(control):
             found.setdefault(clause, []).append(control)
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items(), key=_place))
+
+
+def _place(entry: tuple[str, object]) -> list[tuple[bool, int, str]]:
+    """In the order of a table of contents: A.8.2 comes before A.8.12."""
+    parts = re.split(r"(\d+)", entry[0])
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

@@ -22,7 +22,7 @@ from fumehood.proof.junit import to_junit
 from fumehood.proof.laboratory import Laboratory
 from fumehood.proof.page import to_html
 from fumehood.proof.report import ControlEntry, ProofReport, read_report
-from fumehood.proof.standards import evidence_for
+from fumehood.proof.standards import by_standard, evidence_for
 from fumehood.proof.trial import ALWAYS, Observation, Trial
 from fumehood.proof.trials import TRIALS, trials_of
 from fumehood.proof.verification import objections
@@ -249,3 +249,10 @@ def test_a_gap_is_a_failure_in_junit() -> None:
         "network: attack not carried out",
         "network: use not carried out",
     ]
+
+
+def test_clauses_of_a_standard_are_in_its_order() -> None:
+    numbers = [re.findall(r"A\.8\.(\d+)", clause) for clause in by_standard(("filesystem", "privileges", "audit"))]
+    found = [int(number) for clause in numbers for number in clause]
+    assert len(found) > 2
+    assert found == sorted(found)
