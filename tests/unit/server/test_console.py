@@ -341,6 +341,25 @@ async def test_a_silent_sign_in_is_not_a_fresh_one(tmp_path: Path, provider: Ide
             assert (asked["prompt"], asked["max_age"]) == (["login"], ["900"])
 
 
+async def test_one_provider_signs_in_nobody_of_another(tmp_path: Path, provider: IdentityProviderServer) -> None:
+    """Whatever token it answers with, also one that the server believes elsewhere."""
+    with identity_provider() as partner:
+        partner.published = provider.published
+        shared: dict[str, object] = {"audience": "fumehood", "tenant": "acme", "client": "console"}
+        shared["roles"] = {"developer": ["run"]}
+        issuers = {"corp": {**shared, "issuer": provider.issuer}, "partner": {**shared, "issuer": partner.issuer}}
+        async with hosted(tmp_path / "state", oidc=issuers, strict=False) as host:
+            await host.tenant("acme")
+            for issuer, status in ((provider.issuer, 200), (partner.issuer, 401)):
+                provider.access_claims = {"iss": issuer}
+                async with visit(host, host.client("none")) as visitor:
+                    left = await visitor.get("/sign-in/with/corp")
+                    asked = parse_qs(urlsplit(left.headers["location"]).query)
+                    own = {"Cookie": left.headers["set-cookie"].partition(";")[0]}
+                    back = f"/sign-in/from/corp?code={provider.give_code(asked)}&state={asked['state'][0]}"
+                    assert (await visitor.client.get(back, headers=own)).status_code == status, issuer
+
+
 async def _signed_in_at_provider(visitor: Visit, provider: IdentityProviderServer) -> dict[str, str]:
     """The cookie of a session."""
     left = await visitor.get("/sign-in/with/corp")
