@@ -133,6 +133,7 @@ class ServerFolder:
         file.write_text(json.dumps({**own, **(settings or {})}))
         command = (str(_LAUNCHER), "serve", "--config", str(file))
         variables = {**os.environ, **(variables or {})}
+        self._keep_log()
         with self.log.open("w") as log, start(*command, stdout=log, stderr=log, env=variables) as process:
             try:
                 yield process
@@ -149,6 +150,16 @@ class ServerFolder:
     def log(self) -> Path:
         """What the server of this life has said."""
         return self.state.parent / f"{self.state.name}.log"
+
+    @property
+    def earlier_log(self) -> Path:
+        """What those before it have said."""
+        return self.log.with_suffix(".earlier")
+
+    def _keep_log(self) -> None:
+        if self.log.exists():
+            with self.earlier_log.open("ab") as earlier:
+                earlier.write(self.log.read_bytes())
 
     def _addresses(self, process: subprocess.Popen[bytes]) -> tuple[str, str]:
         def said() -> re.Match[str] | None:

@@ -12,6 +12,8 @@ from hood_server import RunningServer, running_server
 from live.console_browser import Visitor, visiting
 from playwright.sync_api import Browser, expect
 
+from fumehood.audit.events import EgressDenied
+from fumehood.audit.trail import Trail
 from fumehood.server.identity.principals import OF_TENANTS, Scope
 
 PAGES = (
@@ -19,6 +21,7 @@ PAGES = (
     *("/tenants/acme", "/workers"),
 )
 HOSTILE = "<img src=x onerror=alert(1)>"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +131,7 @@ def test_a_long_text_is_shown_and_saved_whole(visitor: Visitor, api: httpx.Clien
     assert api.get("/policies/long").json()["text"].startswith(text)
 
 
-def test_hostile_text_stays_text(visitor: Visitor, api: httpx.Client) -> None:
+def test_hostile_text_stays_text(visitor: Visitor, api: httpx.Client, server: RunningServer) -> None:
     visitor.go("/policies/closed/change")
     page = visitor.page
     page.fill("#text", f"name: {HOSTILE!r}\n{HOSTILE}: </textarea>{HOSTILE}\n")
@@ -138,6 +141,14 @@ def test_hostile_text_stays_text(visitor: Visitor, api: httpx.Client) -> None:
     assert api.post("/keys", json={"name": HOSTILE, "scopes": ["run"]}).status_code == 201
     visitor.go("/keys")
     expect(page.locator("td.what", has_text="onerror")).to_have_count(1)
+    trail = Trail(server.log, "key:other").within(run="run_hostile", sandbox="box_hostile")
+    host = f"{HOSTILE}\u202egnp.exe\x1b[31m{'x' * 500}"
+    trail.write_blocking(EgressDenied("connect", f"connect {host}:443", f"no rule opens {host}", HOSTILE, 1))
+    for path in ("/", "/egress", "/runs/run_hostile", "/tenants/acme", "/audit?kind=egress"):
+        visitor.go(path)
+        expect(page.locator("main")).to_contain_text("<img src=x onerror=alert(1)>⟨U+202E⟩gnp.exe⟨U+001B⟩")
+        assert page.locator("main img").count() == 0, path
+        assert page.evaluate(OVERFLOW) <= 0, path
 
 
 def test_a_key_is_made_shown_once_and_revoked(visitor: Visitor, server: RunningServer) -> None:
@@ -193,3 +204,7 @@ def test_nothing_serious_is_wrong_with_a_page_for_those_who_use_other_means(visi
     for path in PAGES:
         visitor.go(path)
         assert (path, visitor.problems()) == (path, [])
+    visitor.page.set_viewport_size({"width": 390, "height": 800})
+    for path in PAGES:
+        visitor.go(path)
+        assert visitor.page.evaluate(OVERFLOW) <= 0, path

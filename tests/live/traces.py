@@ -101,8 +101,13 @@ def children_of(process: int) -> list[int]:
 
 def cgroups_of(process: int) -> list[Path]:
     """Cgroups that carry the process's name, wherever they are mounted."""
+    return [group for group in cgroups_of_cells() if group.name.startswith(f"fumehood-{process}-")]
+
+
+def cgroups_of_cells() -> list[Path]:
+    """All that there are. A process may have the number of one that was killed long ago, elsewhere."""
     return [Path(folder) / name for folder, names, _ in os.walk(CGROUP_ROOT) for name in names
-            if name.startswith(f"fumehood-{process}-")]  # fmt: skip
+            if name.startswith("fumehood-")]  # fmt: skip
 
 
 def run_cgroups_of(process: int) -> list[Path]:

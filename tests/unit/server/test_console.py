@@ -15,19 +15,20 @@ import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 from identity_provider import IdentityProviderServer, identity_provider
+from unit.server.console_visits import Visit, ask, run, visit
 from unit.server.hosting import Hosted, hosted
 
 from fumehood.audit.events import Attachment, RunFinished
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.audit.trail import Trail
+from fumehood.errors import AuditError
 from fumehood.server.console import pages
 from fumehood.server.console.app import CONTENT_POLICY
 from fumehood.server.console.code_view import highlighted
@@ -46,49 +47,6 @@ ROUTES = [route for module in pages.modules(is_local=False) for route in module.
 async def host(tmp_path: Path) -> AsyncIterator[Hosted]:
     async with hosted(tmp_path / "state", strict=False) as server:
         yield server
-
-
-class Visit:
-    """A browser's part, by hand."""
-
-    def __init__(self, client: httpx.AsyncClient, key: str) -> None:
-        self.client, self.key = client, key
-        self.origin = str(client.base_url).rstrip("/").removesuffix("/console")
-
-    async def sign_in(self) -> httpx.Response:
-        answer = await self.client.post("/sign-in", data={"key": self.key}, headers={"Origin": self.origin})
-        if cookie := answer.headers.get("set-cookie"):
-            self.client.headers["Cookie"] = cookie.partition(";")[0]
-        return answer
-
-    async def get(self, path: str) -> httpx.Response:
-        return await self.client.get(path)
-
-    async def token(self) -> str:
-        found = re.search(r'name="token" value="(\w+)"', (await self.get("/")).text)
-        assert found is not None
-        return found[1]
-
-    async def post(self, path: str, **form: str) -> httpx.Response:
-        data = {"token": await self.token(), **form}
-        return await self.client.post(path, data=data, headers={"Origin": self.origin})
-
-
-@asynccontextmanager
-async def visit(host: Hosted, api: httpx.AsyncClient) -> AsyncIterator[Visit]:
-    key = api.headers["authorization"].split()[1]
-    async with httpx.AsyncClient(base_url=f"{host.address}/console", timeout=60) as client:
-        yield Visit(client, key)
-
-
-async def run(api: httpx.AsyncClient) -> str:
-    sandbox = (await api.post("/sandboxes", json={})).json()["id"]
-    return (await api.post(f"/sandboxes/{sandbox}/runs", json={"code": "print(1)"})).json()["run_id"]
-
-
-async def ask(api: httpx.AsyncClient) -> dict[str, str]:
-    asked = {"tool": "t", "arguments": {"code": "1"}, "policy": "closed", "code": "code"}
-    return (await api.post("/approvals", json=asked)).json()
 
 
 async def test_a_foreign_id_answers_as_one_that_never_was(host: Hosted) -> None:
@@ -357,32 +315,49 @@ async def test_a_silent_sign_in_is_not_a_fresh_one(tmp_path: Path, provider: Ide
     corp = {"issuer": provider.issuer, "audience": "fumehood", "tenant": "acme", "client": "console"}
     settings = {"oidc": {"corp": {**corp, "roles": {"developer": ["approve"]}}}, "strict": False}
     now = time.time()
-    told: list[tuple[dict[str, object], dict[str, object] | None, bool]] = [
-        ({}, None, False),
-        ({}, {}, False),
-        ({"auth_time": now - 7200}, {"auth_time": now - 5}, False),
-        ({"auth_time": now - 60}, None, True),
-        ({}, {"auth_time": now - 60}, True),
-        ({}, {"auth_time": now - 7200}, False),
-        ({}, {"auth_time": now + 7200}, False),
-        ({}, {"auth_time": now - 60, "sub": "eve"}, False),
-        ({}, {"auth_time": now - 60, "iss": "https://other.example"}, False),
-        ({}, {"auth_time": True}, False),
+    told: list[tuple[dict[str, object], dict[str, object] | None, str]] = [
+        ({}, None, "not known"),
+        ({}, {}, "not known"),
+        ({"auth_time": now - 7200}, {"auth_time": now - 5}, "old"),
+        ({"auth_time": now - 60}, None, "fresh"),
+        ({}, {"auth_time": now - 60}, "fresh"),
+        ({}, {"auth_time": now - 7200}, "old"),
+        ({}, {"auth_time": now + 7200}, "old"),
+        ({}, {"auth_time": now - 60, "sub": "eve"}, "not known"),
+        ({}, {"auth_time": now - 60, "iss": "https://other.example"}, "not known"),
+        ({}, {"auth_time": True}, "not known"),
     ]
     async with hosted(tmp_path / "state", **settings) as host:
         api = await host.tenant("acme")
         place = f"/approvals/{(await ask(api))['id']}"
         async with visit(host, api) as visitor:
-            for access, identity, is_fresh in told:
+            for access, identity, state in told:
                 provider.access_claims, provider.id_claims = access, identity
                 shown = await visitor.client.get(place, headers=await _signed_in_at_provider(visitor, provider))
-                assert ("Sign in again" in shown.text) != is_fresh, (access, identity)
-                assert ("has not said when" in shown.text) == ("auth_time" not in {**access, **(identity or {})}) or (
-                    identity is not None
-                )
+                assert ("Sign in again" in shown.text) == (state != "fresh"), (access, identity)
+                assert ("has not said when" in shown.text) == (state == "not known"), (access, identity)
             visitor.client.headers["Cookie"] = f"{COOKIE}=x"  # who signs in again is asked, and it is told when
             asked = parse_qs(urlsplit((await visitor.get("/sign-in/with/corp")).headers["location"]).query)
             assert (asked["prompt"], asked["max_age"]) == (["login"], ["900"])
+
+
+async def test_one_provider_signs_in_nobody_of_another(tmp_path: Path, provider: IdentityProviderServer) -> None:
+    """Whatever token it answers with, also one that the server believes elsewhere."""
+    with identity_provider() as partner:
+        partner.published = provider.published
+        shared: dict[str, object] = {"audience": "fumehood", "tenant": "acme", "client": "console"}
+        shared["roles"] = {"developer": ["run"]}
+        issuers = {"corp": {**shared, "issuer": provider.issuer}, "partner": {**shared, "issuer": partner.issuer}}
+        async with hosted(tmp_path / "state", oidc=issuers, strict=False) as host:
+            await host.tenant("acme")
+            for issuer, status in ((provider.issuer, 200), (partner.issuer, 401)):
+                provider.access_claims = {"iss": issuer}
+                async with visit(host, host.client("none")) as visitor:
+                    left = await visitor.get("/sign-in/with/corp")
+                    asked = parse_qs(urlsplit(left.headers["location"]).query)
+                    own = {"Cookie": left.headers["set-cookie"].partition(";")[0]}
+                    back = f"/sign-in/from/corp?code={provider.give_code(asked)}&state={asked['state'][0]}"
+                    assert (await visitor.client.get(back, headers=own)).status_code == status, issuer
 
 
 async def _signed_in_at_provider(visitor: Visit, provider: IdentityProviderServer) -> dict[str, str]:
@@ -414,6 +389,130 @@ async def test_a_tenant_whose_pages_are_slow_does_not_hold_up_others(host: Hoste
     finally:
         gate.set()
         await asyncio.gather(*blocked)
+
+
+async def test_exports_that_are_slow_do_not_hold_up_others(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, other = await host.tenant("acme"), await host.tenant("other")
+    await set_limit(host.server.database, "acme", Quota.REQUESTS, 1000, "test")
+    gate = threading.Event()
+
+    def hang(*_: object) -> Iterator[str]:
+        gate.wait()
+        yield "{}"
+
+    monkeypatch.setattr("fumehood.server.console.pages.audit.lines", hang)
+    async with visit(host, slow) as exports, visit(host, other) as goes_on:
+        await exports.sign_in()
+        await goes_on.sign_in()
+        form, own = {"token": await exports.token()}, {"Origin": exports.origin}
+
+        # More than there are threads in which the server writes to every tenant's log.
+        exporting = [
+            asyncio.ensure_future(exports.client.post("/audit/export", data=form, headers=own)) for _ in range(45)
+        ]
+        try:
+            assert (await asyncio.wait(exporting, timeout=2))[0] == set()
+            async with asyncio.timeout(30):
+                await run(other)
+                for path in ("/", "/static/console.css"):
+                    assert (await goes_on.get(path)).status_code == 200
+        finally:
+            gate.set()
+            await asyncio.gather(*exporting, return_exceptions=True)
+
+
+async def test_a_provider_that_hangs_holds_up_sign_ins_alone(
+    tmp_path: Path, provider: IdentityProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody needs a key to begin one, or any number of them."""
+    corp = {"issuer": provider.issuer, "audience": "fumehood", "tenant": "acme", "client": "console", "roles": {}}
+    gate = threading.Event()
+    monkeypatch.setattr("fumehood.server.identity.code_flow.CodeFlow._document", lambda _: gate.wait() and {})
+    async with hosted(tmp_path / "state", oidc={"corp": corp}, strict=False) as host:
+        api = await host.tenant("acme")
+        async with visit(host, api) as visitor:
+            begun = [asyncio.ensure_future(visitor.get("/sign-in/with/corp")) for _ in range(60)]
+            try:
+                await asyncio.wait(begun, timeout=1)
+                assert not any(each.done() for each in begun)
+                async with asyncio.timeout(20):
+                    assert (await api.get("/approvals")).status_code == 200
+                    assert (await visitor.sign_in()).status_code == 303
+                    assert (await visitor.get("/")).status_code == 200
+            finally:
+                gate.set()
+                await asyncio.gather(*begun, return_exceptions=True)
+
+
+async def test_runs_of_others_do_not_crowd_out_those_of_who_sees_only_their_own(host: Hosted) -> None:
+    await host.tenant("acme")
+    api = await host.key("acme", [Scope.RUN])
+    log = host.server.chains.log_of("acme")
+    who = f"key:{api.headers['authorization'].split('_')[1]}"
+    for number, name in enumerate((who, *("key:other",) * 60)):
+        trail = Trail(log, name).within(run=f"run_{number}", sandbox="box_1")
+        await trail.write(RunFinished("success", "exit", *(None,) * 10))
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        shown = (await visitor.get("/")).text
+        assert re.findall(r'id="row-(\w+)"', shown) == ["run_0"]
+
+
+async def test_a_stream_ends_when_the_log_cannot_be_read(
+    host: Hosted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one that is over does: the page asks again, and the server's own log is not filled with it."""
+    api = await host.tenant("acme")
+
+    def fail(*_: object) -> list[Record]:
+        raise AuditError("it cannot be read")
+
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        monkeypatch.setattr(NewsFeed, "_read", fail)
+        async with visitor.client.stream("GET", "/news?view=now&after=0") as news:
+            assert news.status_code == 200
+            assert await news.aread() == b"retry: 1000\n\n"
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_whatever_is_asked_is_no_failure_of_the_console(host: Hosted) -> None:
+    """Every page and every form with values that no page of ours sends."""
+    api = await host.tenant("acme")
+    await set_limit(host.server.database, "acme", Quota.REQUESTS, 10_000, "test")
+    values = ("%00", "%ED%A0%80", "9" * 400, "-1", "%E2%80%AE", "%27%22%3C%25_", "a" * 3000, "%2e%2e%2f", "2026-99-99")
+    asked = ("text", "kind", "run", "sandbox", "status", "since", "until", "before", "host", "period", "version")
+    fields = (
+        "digest",
+        "verdict",
+        "reason",
+        "text",
+        "version",
+        "beware",
+        "name",
+        "days",
+        "networks",
+        "scope-x",
+        "quota",
+    )
+    async with visit(host, api) as visitor:
+        await visitor.sign_in()
+        token, own = await visitor.token(), {"Origin": visitor.origin}
+        own["Content-Type"] = "application/x-www-form-urlencoded"
+        for value in values:
+            for name in ("now", "run", "task", "tasks", "approval"):
+                async with visitor.client.stream("GET", f"/news?view={name}:{value}&after={value}") as news:
+                    assert news.status_code < 500, (name, value)
+            for route in ROUTES:
+                place = re.sub(r"\{\w+\}", value, route.path.replace("{name}", "closed"))
+                if route.method == "GET":
+                    query = "&".join(f"{name}={value}" for name in asked)
+                    for path in (f"{place}?{query}", f"{place}?attempt={value}", f"{place}?version=1&{query}"):
+                        assert (await visitor.get(path)).status_code < 500, path
+                else:
+                    form = f"token={token}&" + "&".join(f"{name}={value}" for name in fields)
+                    answer = await visitor.client.post(place, content=form, headers=own)
+                    assert answer.status_code < 500, (place, value)
 
 
 def _picture() -> bytes:
@@ -459,6 +558,20 @@ async def test_figures_of_a_run_are_pictures_and_for_who_may_see_the_run(host: H
         assert (await visitor.get(f"/runs/run_1/figures/{digests['image/png']}")).status_code == 404
 
 
+async def test_a_file_that_is_too_large_for_a_figure_is_not_taken_apart(host: Hosted) -> None:
+    """Whatever is behind its picture."""
+    await host.tenant("acme")
+    reader = await host.key("acme", [Scope.AUDIT])
+    large = _picture() + bytes(8 * 1024 * 1024)
+    shown = ({"display": 1, "type": "image/png", "content": Attachment(large)},)
+    trail = Trail(host.server.chains.log_of("acme"), "key:other").within(run="run_1", sandbox="box_1")
+    await trail.write(RunFinished("success", "exit", *(None,) * 10, displays=shown))
+    async with visit(host, reader) as visitor:
+        await visitor.sign_in()
+        answer = await visitor.get(f"/runs/run_1/figures/{hashlib.sha256(large).hexdigest()}")
+        assert (answer.status_code, "too large" in answer.text) == (422, True)
+
+
 async def test_a_dangerous_change_is_saved_by_who_has_read_that_it_is(host: Hosted) -> None:
     api = await host.tenant("acme")
     assert (await api.put("/policies/own", json={"text": "version: 1\n"})).status_code == 200
@@ -482,13 +595,15 @@ async def test_a_dangerous_change_is_saved_by_who_has_read_that_it_is(host: Host
         ("{host: '*.a.corp', ports: [443], private: true}", "{host: '*.b.corp', ports: [443], private: true}", True),
         ("{host: '*', ports: [443], methods: [GET]}", "{host: '*', ports: [443]}", True),
         ("{host: '*', ports: [443]}", "{host: a.example, ports: [443]}, {host: '*', ports: [443]}", False),
+        ("]}\nenvironment: {index: 'http://a.example/'", "]}\nenvironment: {index: 'http://b.example/'", True),
     ],
 )
 async def test_a_danger_of_which_anything_differs_is_a_new_one(
     host: Hosted, before: str, after: str, is_new: bool
 ) -> None:
     api = await host.tenant("acme")
-    text = "version: 1\nnetwork: {{allow: [{}]}}\n"
+    rules = "version: 1\nnetwork: {{allow: [{}]}}\n"
+    text = rules if before.startswith("{") else "version: 1\nnetwork: {{allow: [{}}}\n"
     assert (await api.put("/policies/own", json={"text": text.format(before)})).status_code == 200
     async with visit(host, api) as visitor:
         await visitor.sign_in()
@@ -518,6 +633,24 @@ def _policy_form(page: str) -> tuple[str, str]:
     assert version is not None
     assert text is not None
     return version[1], html.unescape(text[1])
+
+
+async def test_a_page_that_shows_what_is_not_so_any_more_answers_nothing(host: Hosted) -> None:
+    """An approval that was answered elsewhere, a policy of which there is a newer version."""
+    api = await host.tenant("acme")
+    asked = await ask(api)
+    async with visit(host, await host.key("acme", [Scope.RUN, Scope.APPROVE, Scope.POLICIES])) as visitor:
+        await visitor.sign_in()
+        place, form = f"/approvals/{asked['id']}", {"digest": asked["digest"]}
+        assert (await visitor.post(place, **form, verdict="deny")).status_code == 303
+        assert (await visitor.post(place, **form, verdict="approve")).status_code == 409
+        version, text = _policy_form((await visitor.get("/policies/closed/change")).text)
+        assert (await api.put("/policies/closed", json={"text": f"{text}# newer\n"})).status_code == 200
+        for action in ("change", "save"):
+            stale = await visitor.post(f"/policies/closed/{action}", version=version, text=f"{text}# older\n")
+            assert stale.status_code == 409, action
+    assert (await api.get(f"/approvals/{asked['id']}")).json()["state"] == "denied"
+    assert (await api.get("/policies/closed")).json()["text"].endswith("# newer\n")
 
 
 async def test_of_two_who_save_a_policy_at_once_one_is_told(host: Hosted) -> None:

@@ -7,7 +7,7 @@ console` (`local_host`), for one user.
 from __future__ import annotations
 
 import hmac
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Protocol
 
@@ -186,11 +186,13 @@ class _Held(Response):
         self._inner, self._admission = inner, admission
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        try:
-            async with self._admission:
-                await self._inner(scope, receive, send)
-        except FumehoodError as error:  # which is raised before anything is sent
-            await problem_page(Request(scope), error)(scope, receive, send)
+        async with AsyncExitStack() as stack:
+            answer = self._inner
+            try:
+                await stack.enter_async_context(self._admission)
+            except FumehoodError as error:
+                answer = problem_page(Request(scope), error)
+            await answer(scope, receive, send)
 
 
 class _WithHeaders:

@@ -91,7 +91,10 @@ class NewsFeed:
         yield b"retry: 1000\n\n"
         with self._reader() as queue:
             await self._begun.wait()  # what is written from now on is handed out
-            missed = await self._blocking(partial(self._read, after, _MOST_MISSED + 1))
+            try:
+                missed = await self._blocking(partial(self._read, after, _MOST_MISSED + 1))
+            except (AuditError, OSError):
+                return  # as the tap does: the page asks again
             if len(missed) > _MOST_MISSED:
                 yield RELOAD
                 return

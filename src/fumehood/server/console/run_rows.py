@@ -111,9 +111,11 @@ def lately(log: RecordReader, most: int, who: str | None) -> Lately:
     runs: dict[str, list[Record]] = {}
     denials: list[Record] = []
     for record in log.find(Query(newest_first=True, limit=_MOST_LOOKED_AT)):
+        if who is not None and who_of(record) != who:
+            continue  # before they are counted: others' runs do not crowd out the viewer's
         if record.run_id is not None and (record.run_id in runs or len(runs) < most):
             runs.setdefault(record.run_id, []).append(record)
-        if record.kind in DENIALS and len(denials) < most and (who is None or who_of(record) == who):
+        if record.kind in DENIALS and len(denials) < most:
             denials.append(record)
     rows = (sum_up(_whole(log, run, found)) for run, found in runs.items())
     shown = sorted((row for row in rows if who is None or row.who == who), key=lambda row: -row.seq)

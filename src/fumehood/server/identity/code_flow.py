@@ -6,22 +6,27 @@ holder was verified by the same code.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from fumehood.server.http_call import CallFailedError, HttpCall, check_url, tls_context
 from fumehood.server.identity.issuers import IssuerSettings
 from fumehood.server.identity.provider import DISCOVERY
 from fumehood.server.identity.tokens import TokenRefusedError
+from fumehood.server.tenant_threads import TenantThreads
 
+T = TypeVar("T")
 _CALL_SECONDS = 10.0
 _FRESH_SECONDS = 15 * 60
 _MOST_SECRET_BYTES = 4096
+_THREADS = TenantThreads("sign-in", most=8, most_of_tenant=4)
+"""By issuer. Whoever has not signed in yet can begin as many sign-ins as they like: a provider that hangs holds up
+those alone, and nothing else that the server does beside its event loop."""
 
 
 class CodeFlow:
@@ -34,7 +39,7 @@ class CodeFlow:
 
         whoever sits at the browser can take that out of the address, so that what it says is looked at.
         """
-        endpoint = (await asyncio.to_thread(self._document)).get("authorization_endpoint")
+        endpoint = (await self._beside(self._document)).get("authorization_endpoint")
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
             "response_type": "code",
@@ -52,9 +57,12 @@ class CodeFlow:
     async def tokens(self, code: str, redirect: str, verifier: str) -> tuple[str, str | None]:
         """The access token for a code, and the ID token if there is one; TokenRefusedError if there is no first."""
         try:
-            return await asyncio.to_thread(self._redeem, code, redirect, verifier)
+            return await self._beside(lambda: self._redeem(code, redirect, verifier))
         except (CallFailedError, ValueError) as error:
             raise TokenRefusedError("the identity provider did not give one; sign in again") from error
+
+    async def _beside(self, work: Callable[[], T]) -> T:
+        return await _THREADS.run(self._settings.issuer, work)
 
     def _redeem(self, code: str, redirect: str, verifier: str) -> tuple[str, str | None]:
         fields = {
