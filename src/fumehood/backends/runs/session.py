@@ -22,6 +22,8 @@ from fumehood.results import Display, Outcome
 
 START_SECONDS = 30.0
 _END_PATIENCE_SECONDS = 5.0
+# Interrupts that are closer together are one: a guest has to deal with each, and may be slow.
+_INTERRUPT_SECONDS = 0.05
 _EXIT_CODES = range(256)
 _MISUSED = "the program closed or misused the socket over which its session gets its commands"
 
@@ -36,6 +38,7 @@ class RunSession:
         self._runs = 0
         self._used_cpu_ms = 0.0
         self._is_interrupt_wanted = False
+        self._interrupted_at = 0.0
 
     @property
     def is_alive(self) -> bool:
@@ -74,7 +77,10 @@ class RunSession:
     def _send_interrupt(self) -> None:
         if self._is_interrupt_wanted and self._io.is_started and self._io.done is None:
             self._is_interrupt_wanted = False
-            self._io.send({"do": "interrupt"})
+            now = time.monotonic()
+            if now - self._interrupted_at > _INTERRUPT_SECONDS:
+                self._interrupted_at = now
+                self._io.send({"do": "interrupt"})
 
     async def _send(self, data: bytes) -> None:
         try:
