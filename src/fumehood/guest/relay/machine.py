@@ -142,7 +142,7 @@ def _mount_scratch(start: MachineStart, flags: int) -> None:
     """Folders of one file system, so that one limit holds for all; a bind has the flags of what it shows."""
     os.mkdir(_SCRATCH)
     kernel.mount("scratch", _SCRATCH, "tmpfs", flags, start["scratch"])
-    uid, gid = start["relay"]["user"]
+    uid, gid = start["relay"]["user"] or (os.getuid(), os.getgid())
     for number, (target, mode) in enumerate(start["scratch_folders"].items()):
         folder = f"{_SCRATCH}/{number}"
         os.mkdir(folder)
