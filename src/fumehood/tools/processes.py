@@ -17,7 +17,8 @@ from pydantic import Field
 from fumehood.errors import UsageError
 from fumehood.results import RunResult
 from fumehood.tools.result import LongText, TextPart, ToolOutput, describe_run
-from fumehood.tools.runs import SHELL, about_shell
+from fumehood.tools.runs import SHELL
+from fumehood.tools.sandbox_description import about_shell
 from fumehood.tools.tool import MOST_WAIT_SECONDS, Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
