@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
 
 MOST_PROCESSES = 8
-_TERMINAL = (120, 40)
+TERMINAL = (120, 40)
+"""Columns and rows of a terminal that a model gets."""
 # What follows the first output so soon belongs to it.
 _BURST_SECONDS = 0.1
 
@@ -90,7 +91,7 @@ class _Processes:
         await _forget_ended(started)
         if started.are_all_taken:
             raise UsageError(f"{MOST_PROCESSES} processes are running, which is the most; stop_process one of them")
-        terminal = _TERMINAL if given.terminal else None
+        terminal = TERMINAL if given.terminal else None
         started.starting += 1
         try:
             run = await context.sandbox.start(given.command, language="bash", cwd=given.cwd, terminal=terminal)
