@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from urllib.parse import urlsplit
 
 from fumehood.frozen import frozen
@@ -61,7 +62,8 @@ case " $* " in
     *" install "*|*" sync "*|*" add "*|*" lock "*) ;;
     *) exec {PROGRAM} "$@" ;;
 esac
-index= before=
+index=${{UV_DEFAULT_INDEX:-$UV_INDEX_URL}} before=
+[ -n "$index" ] || index=[INDEX]
 for word do
     case $before in -i|--index-url|--default-index) index=$word ;; esac
     case $word in --index-url=*|--default-index=*) index=${{word#*=}} ;; esac
@@ -132,7 +134,9 @@ def _uv(policy: Policy, *, is_open: bool) -> str:
     """The command `uv`. A host that a rule may mean counts as open: what is refused there has another reason."""
     rules = [rule for rule in policy.network.allow if is_open]
     opened = [f"{'*' if '/' in rule.host else rule.host}:{port}" for rule in rules for port in rule.ports]
+    index = policy.environment.index
     words = {
+        "[INDEX]": "" if index is None else shlex.quote(_without_login(index)),
         "[NETWORK]": "" if is_open else "export UV_OFFLINE=1",
         "[OPENED]": "|".join(opened) or "''",
         "[REASON]": _REFUSED if is_open else _CLOSED,
