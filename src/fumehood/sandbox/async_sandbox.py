@@ -32,12 +32,12 @@ from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.paths import sandbox_path
 from fumehood.sandbox.files.watch import AsyncWatch, Watches
+from fumehood.sandbox.optional_state import OptionalState, find_named
 from fumehood.sandbox.ports import AsyncExposedPort, SandboxPorts
 from fumehood.sandbox.provision import admit_to_gateway, install_packages
 from fumehood.sandbox.report import RunReport
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
 from fumehood.sandbox.runs import SandboxRuns
-from fumehood.sandbox.saved_state import SavedState, find_named
 from fumehood.sandbox.session import AsyncSession
 from fumehood.sandbox.workspace_access import WorkspaceAccess
 from fumehood.tenant import LOCAL, Tenant
@@ -93,7 +93,7 @@ class AsyncSandbox:
         self._runs = SandboxRuns(core, report, is_for_one_run=self._is_for_one_run)
         self._session = self._runs.session() if session else None
         self._ports, self._watches = SandboxPorts(core), Watches(core.converse, core.policy)
-        self._saved = SavedState(core, snapshot)
+        self._saved = OptionalState(core, snapshot)
         self.workspace = WorkspaceAccess(core, self._runs, self._watches, self._session, artifacts)
         self._copy = partial(
             AsyncSandbox,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fumehood.snapshots import Snapshot
 
 
-class SavedState:
+class OptionalState:
     """Has a `WorkspaceState` if the sandbox begins with one, or once something is saved; else it does nothing."""
 
     def __init__(self, core: KeptSandbox, begin: Snapshot | str | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fumehood.audit.trail import Trail
 from fumehood.cluster.opening import pack_opening
 from fumehood.errors import UsageError
-from fumehood.sandbox.saved_state import find_named
+from fumehood.sandbox.optional_state import find_named
 from fumehood.sandbox.workspace_state import PolicyUse, WorkspaceState
 from fumehood.server.fleet.choice import SandboxNeeds
 from fumehood.server.fleet.fleet import Fleet

@@ -22,7 +22,7 @@ from fumehood.remote.files import open_file_service
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.audit.choice import open_trail
 from fumehood.sandbox.files.artifacts import ArtifactTracker
-from fumehood.sandbox.saved_state import SavedState
+from fumehood.sandbox.optional_state import OptionalState
 from fumehood.sandbox.workspace_state import WorkspaceState
 from fumehood.server.fleet.placed_connection import PlacedConnection
 from fumehood.server.sandboxes.placement import PlacementRequest
@@ -37,7 +37,7 @@ class WorkerSandbox(RemoteSandbox):
         super().__init__(connection, keep_tmp=request.opening.keep_tmp)
         self.request = request
         self._kept = _KeptWorkspace(self)
-        self._saved = SavedState(self._kept, None)
+        self._saved = OptionalState(self._kept, None)
         self._is_empty = state is None
         if state is not None:
             self._saved.use(state)
