@@ -7,15 +7,12 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
 
 from fumehood.audit.records import timestamp
 from fumehood.audit.store import Query
 from fumehood.errors import UsageError
 from fumehood.policy import parse_duration
 
-# argparse has no public name for what `add_subparsers` returns, and it takes no parameters when the program runs.
-Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 _DAY_SECONDS = 24 * 3600
 
 
