@@ -47,10 +47,11 @@ async def connect(
     `is_observer` is for a server's second user, in NATS's system account.
     """
     require_extra()
-    from nats.aio.client import Client
     from nats.errors import Error
 
-    client, token = Client(), credentials.observer if is_observer else credentials.user
+    from fumehood.cluster.nats_client import NatsClient
+
+    client, token = NatsClient(), credentials.observer if is_observer else credentials.user
     trouble = _Trouble()
     connecting = client.connect(
         list(credentials.urls),

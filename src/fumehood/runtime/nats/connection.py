@@ -26,7 +26,7 @@ from fumehood.host.loopback import is_loopback
 _CONNECT_SECONDS = _TIMEOUT_SECONDS = 5.0
 _RECONNECT_SECONDS = 0.1
 _WORD = re.compile(r"[!-~]*")
-_TLS = frozenset({"tls", "wss"})
+_TLS, _NO_TLS = frozenset({"tls", "wss"}), frozenset({"ws"})
 _WRONG_REVISION = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10077, 10025})
 """Error codes of JetStream: out of storage, a stream's limit, a consumer's limit."""
@@ -67,7 +67,8 @@ class NatsConnection:
             parts = urlsplit(url)
             if not parts.hostname:
                 raise UsageError(f"the address of a NATS server is not valid: {url!r}; write tls://HOST:PORT")
-            if parts.scheme not in _TLS and self.tls is None and not is_loopback(parts.hostname):
+            is_encrypted = parts.scheme in _TLS or (self.tls is not None and parts.scheme not in _NO_TLS)
+            if not is_encrypted and not is_loopback(parts.hostname):
                 raise UsageError(
                     f"messages to {parts.hostname} would not be encrypted; write tls://{parts.hostname}, "
                     "and give `tls` a context that trusts its authority"
@@ -108,9 +109,9 @@ class NatsLink:
 
     def __init__(self, on_refused: Callable[[str], None]) -> None:
         # The client's own types are incomplete, and it is imported when a runtime is opened.
-        from nats.aio.client import Client
+        from fumehood.cluster.nats_client import NatsClient
 
-        self._client: Any = Client()
+        self._client: Any = NatsClient()
         self._on_refused = on_refused
         self._refusal = self._failure = ""
         self.reconnected: list[Callable[[], None]] = []
