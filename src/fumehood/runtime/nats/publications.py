@@ -30,7 +30,7 @@ from fumehood.runtime.envelopes import Envelope, chain_link
 from fumehood.runtime.nats.connection import NatsLink, Received
 from fumehood.runtime.nats.homes import AgentHomes
 from fumehood.runtime.nats.replies import Outbox
-from fumehood.runtime.nats.subjects import Subjects, sender_token
+from fumehood.runtime.nats.subjects import Subjects
 from fumehood.runtime.registry import Registry
 from fumehood.runtime.scheduler import Scheduler
 
@@ -265,10 +265,10 @@ class Publications:
         return self._parts.registry.registration(envelope.to.type).is_redelivered
 
     def _refusal(self, subject: str, envelope: Envelope) -> RefusedError | None:
-        """The subject proves the process and the sender's type; both ends need grants."""
-        (process, token), sender, topic = self._parts.subjects.publisher(subject), envelope.sender, envelope.topic
-        if token != sender_token(sender) or topic is None:
-            return RefusedError(f"the process {process} published a message in the name of {sender}")
+        """The subject proves the process and the sender's type, and is that of the recipient; both ends need grants."""
+        process, sender, topic = self._parts.subjects.publisher(subject), envelope.sender, envelope.topic
+        if subject != self._parts.subjects.publication(envelope.to, process, sender) or topic is None:
+            return RefusedError(f"the process {process} published a message in the name of {sender}, or under another")
         grants_of = self._parts.registry.grants_of
         if sender is not None and not grants_of(sender).may_publish(sender.key, topic):
             return RefusedError(f"{sender} may not publish to {topic}: its grants do not say so")
