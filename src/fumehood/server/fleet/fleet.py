@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 _STATUS = "Status"
 """The header of what NATS says itself: that no process hears a subject."""
-_SHUTDOWN, _STALE = "Server Shutdown", "Stale Connection"
+_UNDECIDED = ("Server Shutdown", "Stale Connection", "Slow Consumer")
+"""Why NATS closes connections of workers that may live, cut off, until their lease is over."""
 _log = logging.getLogger(__name__)
 
 
@@ -203,9 +204,8 @@ class Fleet:
         event = json.loads(message.data)
         client, reason = event.get("client", {}), str(event.get("reason"))
         worker = self._workers.get(str(client.get("name_tag")))
-        if worker is not None and worker.client == client.get("id") and reason != _SHUTDOWN:
-            what = "does not answer" if reason == _STALE else "has ended"
-            self._lose(worker, f"worker {worker.name} {what} ({reason})")
+        if worker is not None and worker.client == client.get("id") and not reason.startswith(_UNDECIDED):
+            self._lose(worker, f"worker {worker.name} has ended ({reason})")
 
     async def _lose_carriers(self) -> None:
         for carrier in list(self._carriers.values()):
