@@ -32,6 +32,7 @@ _FULL = frozenset({10047, 10077, 10025})
 """Error codes of JetStream: out of storage, a stream's limit, a consumer's limit."""
 _NOT_FOUND = 404
 NO_RESPONDERS = "503"
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class WrongRevisionError(DeliveryError):
@@ -87,6 +88,11 @@ class NatsConnection:
     @property
     def urls(self) -> list[str]:
         return [self.servers] if isinstance(self.servers, str) else list(self.servers)
+
+
+def loop_time() -> float:
+    """As `anyio.current_time`, which finds out first which event loop this is: here there is asyncio alone."""
+    return asyncio.get_running_loop().time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,35 @@ class NatsLink:
 
         return end
 
+    async def listen(self, subject: str, take: Callable[[Received], object]) -> Callable[[], Awaitable[None]]:
+        """As `subscribe`, with a plain function, which is called where the message was read."""
+
+        def take_one(message: Any) -> None:
+            headers = cast("dict[str, str]", message.headers or _NO_HEADERS)
+            take(Received(message.subject, message.reply, message.data, headers.get("Status", ""), headers))
+
+        with _translated(subject):
+            subscription = await self._client.listen(subject, take_one)
+
+        async def end() -> None:
+            with suppress(Exception):
+                await subscription.unsubscribe()
+
+        return end
+
+    def send(self, subject: str, data: bytes, reply: str = "") -> None:
+        """As `publish`, and in order with it, without waiting; see `is_congested`."""
+        with _translated(subject):
+            self._client.send(subject, data, reply)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether NATS reads more slowly than this process sends."""
+        return self._client.is_congested
+
+    async def wait_for_room(self) -> None:
+        await self._client.wait_for_room()
+
     async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
         _check_words(subject, reply)
         with _translated(subject):
@@ -261,6 +296,8 @@ class _translated:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
         from nats import errors
 
         if isinstance(error, errors.MaxPayloadError):

@@ -178,8 +178,8 @@ class Directory:
         self._apply(key, int(message["seq"]), base64.b64decode(message.get("data") or ""))
 
     async def refresh_type(self, type: str) -> None:
-        await self.refresh(f"type.{type_token(type)}")
-        await self.refresh(f"grants.{type_token(type)}")
+        for key in keys_of(type):
+            await self.refresh(key)
 
     async def _hear(self, message: Received) -> None:
         key, headers = self._subjects.news_key(message.subject), message.headers
@@ -235,6 +235,11 @@ class Directory:
     def _linked(self) -> NatsLink:
         assert self._link is not None
         return self._link
+
+
+def keys_of(type: str) -> tuple[str, str]:
+    """The entries of a type: who has it, and its grants."""
+    return f"type.{type_token(type)}", f"grants.{type_token(type)}"
 
 
 def _read(key: str, data: bytes) -> _Entry | None:

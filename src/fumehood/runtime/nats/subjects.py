@@ -53,6 +53,7 @@ def check_name(text: str, what: str) -> str:
     return text
 
 
+@lru_cache(10_000)
 def type_token(type: str) -> str:
     """A type as one level of a subject."""
     return type.replace(".", "/")
