@@ -39,6 +39,7 @@ def make_token(authority: ClusterAuthority, name: str, role: str, seconds: float
     """A token for a member with this name. It is known to the authority until it is used."""
     for word in (name, *tenants):
         subjects.check_member_name(word)
+    authority.check_new(name, tenants)
     identifier, expires = f"join-{secrets.token_hex(8)}", time.time() + seconds
     user, key = SigningPair.generate(KeyKind.USER), make_key()
     allowed = permissions.of_newcomer(identifier)
