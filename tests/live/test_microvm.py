@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -199,6 +199,18 @@ async def test_qemu_itself_has_no_rights_and_no_files_of_the_host() -> None:
         assert all(name.startswith(allowed) or name.startswith("anon_inode") for name in disks), disks
 
 
+async def test_the_memory_of_a_machine_is_merged_with_that_of_no_other() -> None:
+    """Equal pages of machines are not made one: writing to such a page takes longer, which tells what another has."""
+    before = emulators()
+    async with AsyncSandbox(POLICY) as box:
+        await box.run("pass")
+        (process,) = emulators() - before
+        areas = Path(f"/proc/{process}/smaps").read_text().split("VmFlags:")[1:]
+        flags = [set(area.splitlines()[0].split()) for area in areas]
+    assert len(flags) > 20
+    assert not [each for each in flags if "mg" in each]
+
+
 PYTHON = os.path.realpath("/usr/bin/python3")
 # Executed where QEMU would be, with the machine's memory as descriptor 3.
 HELPER = """
@@ -297,8 +309,9 @@ async def test_a_run_whose_emulator_is_killed_is_lost_and_leaves_nothing(outputs
     assert emulators() - before == set()
 
 
-async def test_a_guest_that_ends_takes_its_machine_along() -> None:
-    """Process 1 of a machine ends when what it is sent makes no sense: its kernel has nothing left to do."""
+@asynccontextmanager
+async def started_machine() -> AsyncIterator[tuple[clone.Machine, int]]:
+    """One without a sandbox, and a descriptor of its emulator. Leaves nothing."""
     before = emulators()
     confinement = Confinement(detect())
     templates = MachineTemplates(confinement)
@@ -309,14 +322,30 @@ async def test_a_guest_that_ends_takes_its_machine_along() -> None:
         machine = await clone.start_machine(confinement, clone.CopySpec(template, image, start, None, 1.0, LOCAL))
         (process,) = emulators() - before
         pidfd = os.pidfd_open(process)
-        machine.bridge.send_raw(b"\xff" * 64)
-        assert await asyncio.to_thread(wait_gone, pidfd)
-        os.close(pidfd)
-        await machine.close()
+        try:
+            yield machine, pidfd
+        finally:
+            os.close(pidfd)
+            await machine.close()
     finally:
         await templates.close()
         confinement.close()
     assert emulators() - before == set()
+
+
+async def test_a_guest_that_ends_takes_its_machine_along() -> None:
+    """Process 1 of a machine ends when what it is sent makes no sense: its kernel has nothing left to do."""
+    async with started_machine() as (machine, pidfd):
+        machine.bridge.send_raw(b"\xff" * 64)
+        assert await asyncio.to_thread(wait_gone, pidfd)
+
+
+async def test_a_spare_machine_whose_emulator_was_killed_is_no_error_but_passed_over() -> None:
+    async with started_machine() as (machine, pidfd):
+        await machine.rest()
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        assert await asyncio.to_thread(wait_gone, pidfd)
+        assert not await machine.answers()
 
 
 @pytest.mark.parametrize("seconds", sampling.amount(1, whole=4) * [0.05] + sampling.amount(1, whole=4) * [0.4])

@@ -136,3 +136,9 @@ def test_a_machine_has_two_disks_two_ports_and_no_network() -> None:
     assert not {"-netdev", "-nic", "-net", "-virtfs", "-fsdev"} & set(words)
     assert all("read-only=on" in word for before, word in pairwise(words) if before == "-blockdev")
     assert "share=off" in " ".join(words)
+
+
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_machines_memory_is_merged_with_no_others_and_written_to_no_dump(boots: bool) -> None:
+    chipset = next(word for before, word in pairwise(qemu_argv(MACHINE, boots=boots)) if before == "-M")
+    assert {"mem-merge=off", "dump-guest-core=off"} <= set(chipset.split(","))
