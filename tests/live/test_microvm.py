@@ -28,10 +28,13 @@ from fumehood.backends.microvm import clone
 from fumehood.backends.microvm import start as machine_start
 from fumehood.backends.microvm.acceleration import choose, device_problem
 from fumehood.backends.microvm.confinement import Confinement, start_confined
-from fumehood.backends.microvm.image import read_image
+from fumehood.backends.microvm.image import MachineImage, read_image
 from fumehood.backends.microvm.machine import describe, find_emulator
 from fumehood.backends.microvm.template import MachineTemplates
 from fumehood.backends.native.host_facts import detect
+from fumehood.proof.carry_out import carry_out
+from fumehood.proof.laboratory import open_laboratory
+from fumehood.proof.trials import trials_of
 from fumehood.results import Cause
 from fumehood.tenant import LOCAL
 
@@ -290,6 +293,20 @@ def words_of(process: int) -> bytes:
         return Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize("is_compared", [True, False])
+async def test_a_proof_notices_that_nobody_compares_the_digest_of_an_image(
+    monkeypatch: pytest.MonkeyPatch, is_compared: bool
+) -> None:
+    def by_name(name: str | None) -> MachineImage:
+        return read_image(name and name.partition("@")[0])
+
+    if not is_compared:
+        monkeypatch.setattr(machine_backend, "read_image", by_name)
+    async with open_laboratory(POLICY) as lab:
+        results = {trial.kind: (await carry_out(trial, lab, {})).result for trial in trials_of(["image"])}
+    assert results == {"attack": "held" if is_compared else "broken", "use": "held"}
 
 
 @pytest.mark.parametrize("outputs", [(), ("out/**",)], ids=["no outputs", "outputs"])

@@ -61,7 +61,7 @@ async def end_in_time(lab: Laboratory) -> str:
     return _plain(await lab.run("import time; time.sleep(0.05); print('in time')"), "in time\n")
 
 
-@attack("resources.memory", "Take more memory than the limit.")
+@attack("resources.memory", "Take more memory than the limit.", admitted=("without swap",))
 async def take_memory(lab: Laboratory) -> str:
     limit = min(_MEMORY, lab.policy.resources.memory)
     code = """
@@ -77,7 +77,11 @@ async def take_memory(lab: Laboratory) -> str:
     return f"with {format_size(limit)}: {_stopped(result, Cause.MEMORY, program)}"
 
 
-@attack("resources.memory", "Take more memory than the limit by four processes together, each of which has half of it.")
+@attack(
+    "resources.memory",
+    "Take more memory than the limit by four processes together, each of which has half of it.",
+    admitted=("for each process", "without swap"),
+)
 async def take_memory_together(lab: Laboratory) -> str:
     limit = min(_MEMORY, lab.policy.resources.memory)
     code = """
@@ -213,7 +217,7 @@ async def write_to_disk(lab: Laboratory) -> str:
     return f"{format_size(limit // 2)} of {format_size(limit)}"
 
 
-@attack("resources.inodes", "Make more files than the limit.")
+@attack("resources.inodes", "Make more files than the limit.", admitted=("gVisor does not count files",))
 async def make_countless_files(lab: Laboratory) -> str:
     limit = min(_INODES, lab.policy.resources.inodes)
     code = """
