@@ -203,4 +203,7 @@ def _verify(chosen: ProveArguments) -> int:
         print(f"{paint('proved', GREEN)}: {_count(report)}, at {report.made_at}; {one_line(about)}")
     for one in report.with_result("partial"):
         print(f"{paint('in part', YELLOW)}: {one_line(f'{one.control}: {one.what} {one.seen}')}")
+    for entry in report.controls:
+        if entry.partial:
+            print(f"{paint('in part', YELLOW)}: {one_line(f'{entry.control}: {entry.mechanism}')}")
     return exitcodes.PROBLEM_FOUND if found else {"partial": INCOMPLETE}.get(report.verdict, 0)

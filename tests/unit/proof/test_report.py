@@ -143,6 +143,16 @@ def test_what_trials_take_for_admitted_is_what_backends_say() -> None:
     assert all(trial.kind == "attack" for trial in TRIALS if trial.admitted)
 
 
+def test_a_page_says_of_a_control_that_held_that_it_is_enforced_in_part() -> None:
+    whole = make_report()
+    partly = whole.controls[0].model_copy(update={"mechanism": "half a wall", "partial": True})
+    page = to_html(whole.model_copy(update={"controls": (partly, *whole.controls[1:])}))
+    assert "Enforced in part on this host, as the backend says itself: filesystem." in page
+    assert "filesystem: enforced in part on this host: half a wall" in page
+    assert page.count(">held, in part<") == 1
+    assert "in part" not in to_html(whole)
+
+
 def test_a_control_that_did_not_hold_is_evidence_for_no_standard() -> None:
     assert "filesystem (broken)" in to_html(with_first("broken"))
     assert "filesystem (broken)" not in to_html(make_report())
