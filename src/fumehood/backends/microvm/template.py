@@ -31,7 +31,7 @@ from fumehood.concurrency.threads import run_whole
 from fumehood.errors import StepFailedError
 from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
-from fumehood.guest.contract.machine_spec import ENTRY
+from fumehood.guest.contract.machine_spec import ENTRY, MachineStart
 from fumehood.host.folders import remove_folder
 from fumehood.host.locks import Lock, lock_exclusive
 
@@ -146,13 +146,20 @@ async def _keep_state(channel: ControlChannel, state: int) -> None:
     await channel.migrate("migrate", "fd:state")
 
 
+def whole_guest(start: MachineStart | None) -> bytes:
+    """What an interpreter on a machine's serial port becomes the guest by; without a start it prepares, and waits."""
+    return with_length(bootstrap.program().encode()) + bootstrap.packed({"start": start}, ENTRY)
+
+
+def with_length(text: bytes) -> bytes:
+    return len(text).to_bytes(8, "big") + text
+
+
 async def _wait_prepared(relay: socket.socket, errors: socket.socket) -> None:
     """Sends the guest to the machine, and waits for its word."""
     loop, decoder = asyncio.get_running_loop(), frames.Decoder()
-    program = bootstrap.program().encode()
-    first = len(program).to_bytes(8, "big") + program + bootstrap.packed({"start": None}, ENTRY)
     with suppress(ConnectionError):  # which reading finds, too
-        await loop.sock_sendall(relay, first)
+        await loop.sock_sendall(relay, whole_guest(None))
     while (message := decoder.next()) is None:
         data = b""
         with suppress(ConnectionError):  # QEMU has ended
