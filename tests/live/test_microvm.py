@@ -29,7 +29,9 @@ from fumehood.backends.microvm import start as machine_start
 from fumehood.backends.microvm.acceleration import choose, device_problem
 from fumehood.backends.microvm.confinement import Confinement, start_confined
 from fumehood.backends.microvm.image import MachineImage, read_image
+from fumehood.backends.microvm.launch import launch
 from fumehood.backends.microvm.machine import describe, find_emulator
+from fumehood.backends.microvm.qmp import ControlChannel
 from fumehood.backends.microvm.template import MachineTemplates
 from fumehood.backends.native.host_facts import detect
 from fumehood.proof.carry_out import carry_out
@@ -214,6 +216,42 @@ async def test_the_memory_of_a_machine_is_merged_with_that_of_no_other() -> None
     assert not [each for each in flags if "mg" in each]
 
 
+# The chipset's bridges, interrupts, clocks and the way firmware gets its tables; and what is ours.
+DEVICES = {
+    *("q35-pcihost", "mch", "ICH9-LPC", "fw_cfg_io", "kvmvapic", "Nehalem-x86_64-cpu", "apic", "ioapic", "isa-i8259"),
+    *("isa-pit", "isa-pcspk", "mc146818rtc", "i8257"),
+    *("virtio-serial-pci", "virtio-serial-device", "virtserialport", "virtio-blk-pci", "virtio-blk-device"),
+}
+
+
+async def test_a_machine_has_the_devices_that_it_needs_and_no_other() -> None:
+    """Each is code that reads what a broken kernel writes: no floppy drive, no IDE, no memory of a bus."""
+    confinement = Confinement(detect())
+    memory = os.memfd_create("ram", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        description = describe(find_emulator(), POLICY.resources.memory)
+        os.ftruncate(memory, description.ram_bytes)
+        emulation = await launch(confinement, description, read_image(None), memory, boots=True)
+        try:
+            await emulation.control.greet()
+            kinds = await emulation.control.call("qom-list-types", implements="device")
+            found = await types_below(emulation.control, "/machine")
+        finally:
+            await emulation.close()
+    finally:
+        confinement.close()
+        os.close(memory)
+    assert found & {kind["name"] for kind in kinds} == DEVICES
+
+
+async def types_below(control: ControlChannel, place: str) -> set[str]:
+    found: set[str] = set()
+    for each in await control.call("qom-list", path=place):
+        if each["type"].startswith("child<"):
+            found |= {each["type"][6:-1], *await types_below(control, f"{place}/{each['name']}")}
+    return found
+
+
 PYTHON = os.path.realpath("/usr/bin/python3")
 # Executed where QEMU would be, with the machine's memory as descriptor 3.
 HELPER = """
@@ -369,11 +407,16 @@ async def test_a_spare_machine_whose_emulator_was_killed_is_no_error_but_passed_
 async def test_a_machine_that_is_not_ready_in_time_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
+    """In the later part of its start it may be ready after all, on a machine with nothing else to do."""
     before = emulators()
     monkeypatch.setattr(clone, "_START_SECONDS", seconds)
-    with pytest.raises(SandboxError, match="not ready"):
+    told = ""
+    try:
         async with AsyncSandbox(POLICY):
             pass
+    except SandboxError as error:
+        told = str(error)
+    assert "not ready" in told or (seconds > 0.05 and not told)
     assert emulators() - before == set()
 
 
