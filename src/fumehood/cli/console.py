@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
-    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "jinja2", "pygments")):
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "jinja2")):
         raise UsageError("hood console needs more packages: pip install 'fumehood[console]'")
     with UncollectedImports():
         from fumehood.server.console.local_host import LocalConsole
