@@ -12,7 +12,7 @@ rendered on the server (`rendering`: everything is escaped and neutralised by de
 **How a page is added**, say `egress`:
 
 1. `pages/egress.py` with `async def show(page: PageRequest) -> Response`, which reads `page.source` (what blocks in
-   `await page.blocking(...)`) and returns `page.page("egress.html", hosts=...)`; `page.query("host")` and
+   `await page.blocking(...)`) and returns `await page.page("egress.html", hosts=...)`; `page.query("host")` and
    `page.path("id")` have what was asked. What is not there, or not for the viewer, is `raise NoSuchPageError`: the same
    bytes as for what never was. Before code or output of others is shown: `await page.viewed("run", id, who)`.
 2. `MODULE = PageModule((ConsoleRoute("/egress", show, (Scope.AUDIT,), nav="Egress", key="e"),), {})` in it, and a place

@@ -23,7 +23,7 @@ from starlette.types import Scope as AsgiScope
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.server.console import pages
 from fumehood.server.console.badges import count_waiting
-from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError, read_form
+from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError, read_form, record_number
 from fumehood.server.console.rendering import STATIC, render
 from fumehood.server.console.routes import ROOT, ConsoleRoute
 from fumehood.server.console.sessions import ConsoleSession, SessionStore, cookie_of, remove_cookie
@@ -152,10 +152,10 @@ async def _news(page: PageRequest) -> Response:
     if found is None or not page.may(*found[0]):
         raise NoSuchPageError
     after = page.request.headers.get("last-event-id") or page.query("after")
-    if not after.isascii() or not after.isdigit() or len(after) > 15:
+    if (number := record_number(after)) is None:
         raise UsageError("`after` must be the number of a record")
     view = await found[1](page)
-    messages = page.source.feed.stream(view, int(after))
+    messages = page.source.feed.stream(view, number)
     return StreamingResponse(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

@@ -82,7 +82,7 @@ async def show(page: PageRequest) -> Response:
     quotas = None
     if isinstance(page.source, TenantSource):
         quotas = await read_state(page.source.server.database, page.principal.tenant, time.time())
-    return page.page(
+    return await page.page(
         "usage.html",
         series=plots(amounts, _PERIODS[period]),
         period=period,
