@@ -102,6 +102,39 @@ def test_an_approval_is_given_once_and_a_stale_page_cannot_answer(visitor: Visit
     assert kinds.count("approval.given") == kinds.count("approval.used") == 1
 
 
+def test_an_answer_is_sent_once_however_often_its_button_is_pressed(visitor: Visitor, scene: Scene) -> None:
+    asked = scene.ask("print('twice')")
+    visitor.go(f"/approvals/{asked['id']}")
+    visitor.page.get_by_role("button", name="Approve once").dblclick()
+    expect(visitor.page.locator("#approval-state")).to_contain_text("approved by")
+    kinds = [record.kind for record in scene.server.log.find(Query(kind="approval", text=asked["id"]))]
+    assert kinds.count("approval.given") == 1
+
+
+def test_all_of_a_long_call_stands_above_the_answer(visitor: Visitor, scene: Scene) -> None:
+    """What has to be scrolled to in a box of its own is approved unread."""
+    asked = scene.ask("\n".join(f"print({number})" for number in range(300)))
+    visitor.go(f"/approvals/{asked['id']}")
+    page = visitor.page
+    expect(page.get_by_role("heading", name="What would be carried out: 300 lines")).to_be_visible()
+    assert page.locator("pre.code").evaluate("each => each.scrollHeight - each.clientHeight") == 0
+    assert page.locator("#answer").bounding_box()["y"] > 300 * 15  # type: ignore[index]
+
+
+def test_after_a_sign_out_no_page_comes_back(visitor: Visitor, scene: Scene) -> None:
+    run = scene.run("print('secret of a page')")["run_id"]
+    page = visitor.page
+    visitor.go(f"/runs/{run}")
+    expect(page.locator("main")).to_contain_text("secret of a page")
+    visitor.go("/audit")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("h1")).to_have_text("Sign in")
+    for _ in range(3):
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("Sign in")
+        assert "secret of a page" not in page.content()
+
+
 def test_an_edited_call_is_what_is_approved_and_nothing_else(visitor: Visitor, scene: Scene) -> None:
     page = visitor.page
     asked = scene.ask("print('one')\nprint('two')")
@@ -231,6 +264,10 @@ def test_every_page_by_keyboard_alone_and_without_a_serious_problem(visitor: Vis
     expect(page.locator("#key-help")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#key-help")).to_be_hidden()
+    for _ in range(2):
+        page.keyboard.press("?")
+        page.keyboard.press("Enter")  # on its button
+        expect(page.locator("#key-help")).to_be_hidden()
     page.keyboard.press("g")
     page.keyboard.press("a")
     page.wait_for_url("**/approvals")
@@ -372,4 +409,6 @@ def test_an_export_of_the_console_verifies_and_is_recorded(visitor: Visitor, sce
     file = tmp_path / "export.jsonl"
     download.value.save_as(file)
     assert check(file, scene.server.folder / "tenants" / "acme" / "audit" / "key.pub").problems == ()
+    with visitor.page.expect_download():  # the page is still there, and does it again
+        visitor.page.get_by_role("button", name="Export").click()
     assert scene.newest("console.viewed").data["what"] == "export"

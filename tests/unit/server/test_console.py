@@ -19,6 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from identity_provider import IdentityProviderServer, identity_provider
 from unit.server.console_visits import Visit, ask, run, visit
@@ -216,10 +217,34 @@ def test_the_console_of_one_user_needs_nothing_of_a_server() -> None:
 async def test_no_address_leads_out_of_the_console_after_a_sign_in(host: Hosted) -> None:
     api = await host.tenant("acme")
     async with visit(host, api) as visitor:
-        for to in ("//evil.example", "https://evil.example", "/../v1", "/\\evil", "/a//b", "javascript:1"):
+        for to in (
+            "//evil.example",
+            "https://evil.example",
+            "/../v1",
+            "/\\evil",
+            "/a//b",
+            "javascript:1",
+            "/a?b#c",
+            "/a?\r\nb",
+            "/..?a",
+            "//b?c",
+            "/a?<b>",
+        ):
             data = {"key": visitor.key, "to": to}
             answer = await visitor.client.post("/sign-in", data=data, headers={"Origin": visitor.origin})
             assert answer.headers["location"] == "/console/", to
+
+
+async def test_a_sign_in_leads_back_to_what_was_asked_for(host: Hosted) -> None:
+    api = await host.tenant("acme")
+    asked = "/policies/closed/change?attempt=connect%20a.example:443"
+    async with visit(host, api) as visitor:
+        away = (await visitor.get(asked)).headers["location"]
+        field = re.search(r'name="to" value="([^"]*)"', (await visitor.get(away.removeprefix("/console"))).text)
+        assert field is not None
+        data = {"key": visitor.key, "to": html.unescape(field[1])}
+        answer = await visitor.client.post("/sign-in", data=data, headers={"Origin": visitor.origin})
+        assert answer.headers["location"] == f"/console{asked}"
 
 
 class _Numbers:
@@ -747,6 +772,42 @@ def test_the_link_of_one_user_opens_nothing_for_another(tmp_path: Path) -> None:
         finally:
             console.terminate()
     assert states == ["403", "303", "409"]
+
+
+_HOLD = """
+import socket, sys
+held = []
+for _ in range(260):
+    try:
+        held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5))
+    except OSError:
+        break
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+def test_connections_of_another_user_take_no_place(tmp_path: Path) -> None:
+    """They say nothing, and wait."""
+    command = [sys.executable, "-m", "fumehood", "console", "--no-browser"]
+    python = "/usr/bin/python3"  # that the other user may execute, too
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env={**os.environ, "HOME": str(tmp_path)}
+    ) as console:
+        try:
+            assert console.stdout is not None
+            link = console.stdout.readline().strip()
+            hold = [python, "-c", _HOLD, str(urlsplit(link).port)]
+            with subprocess.Popen(
+                hold, user=65534, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+            ) as other:
+                assert other.stdout is not None
+                assert int(other.stdout.readline()) > 200
+                assert httpx.get(link, timeout=30).status_code == 303
+                other.communicate("")
+        finally:
+            console.terminate()
 
 
 def test_no_language_lets_a_control_character_through() -> None:

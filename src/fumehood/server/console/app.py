@@ -10,6 +10,7 @@ import hmac
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Protocol
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -97,7 +98,7 @@ async def _answer(host: ConsoleHost, nav: tuple[ConsoleRoute, ...], route: Conso
                 raise ForbiddenError(route.scopes[0])
             if route.method == "POST":
                 page.form = await _checked_form(request, session)
-            elif page.may(Scope.APPROVE) and route.path != _NEWS:
+            if page.may(Scope.APPROVE) and route.path != _NEWS:
                 page.waiting = await page.blocking(lambda: count_waiting(page))
             answer = await route.handler(page)
         return _Held(answer, host.admitted(principal)) if isinstance(answer, StreamingResponse) else answer
@@ -116,7 +117,8 @@ def _to_sign_in(request: Request) -> Response:
     """A page leads there and back; what is not a page is refused."""
     if request.method != "GET" or request.headers.get("sec-fetch-mode", "navigate") != "navigate":
         raise NotAuthenticatedError
-    return RedirectResponse(f"{ROOT}/sign-in?to={request.url.path.removeprefix(ROOT)}", 303)
+    asked = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"{ROOT}/sign-in?{urlencode({'to': request.url.path.removeprefix(ROOT) + asked})}", 303)
 
 
 async def _checked_form(request: Request, session: ConsoleSession) -> dict[str, str]:

@@ -60,6 +60,7 @@ async def _page(page: PageRequest, request: ApprovalRequest, after: int) -> Resp
         code=code,
         edited=edited,
         reach=reach,
+        lines=call.text.count("\n") + 1,
         warnings=shown_pages.warnings(call),
         is_own=not page.source.is_local and page.is_own(request.asked_by),
         can_edit=not any(is_hidden(character) and character not in "\n\t" for character in call.text),
