@@ -205,7 +205,8 @@ def test_a_task_is_a_story_and_grows_while_it_runs(visitor: Visitor, scene: Scen
     task = scene.newest("task.ended").parse()["ids"]["task"]
     expect(page.locator(f"#task-{task} .state")).to_have_text("done")
     page.locator(f"#task-{task} a").click()
-    titles = ["Task", "Told", "Model", "Tool called", "Asked for", "Ended", "Tool returned", "Model", "Task ended"]
+    titles = ["Task", "Told", "Model", "Tool called", "Run: asked for", "Run: ended"]
+    titles += ["Tool returned", "Model", "Task ended"]
     expect(page.locator(".step-title")).to_have_text(titles)
     expect(page.locator(".k-message-received .output")).to_contain_text("Add up.")
     expect(page.locator(".k-model-answered .output").last).to_contain_text("It is 42.")

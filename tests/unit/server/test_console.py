@@ -678,6 +678,35 @@ async def test_a_page_that_shows_what_is_not_so_any_more_answers_nothing(host: H
     assert (await api.get("/policies/closed")).json()["text"].endswith("# newer\n")
 
 
+async def test_of_two_who_answer_at_once_one_is_told(host: Hosted) -> None:
+    """Whatever their answers: what is carried out is what the first one said."""
+    owner = await host.tenant("acme")
+    scopes = [Scope.RUN, Scope.APPROVE]
+    async with visit(host, await host.key("acme", scopes)) as ada, visit(host, await host.key("acme", scopes)) as bob:
+        await ada.sign_in()
+        await bob.sign_in()
+        for _ in range(5):
+            asked = await ask(owner)
+            place, form = f"/approvals/{asked['id']}", {"digest": asked["digest"]}
+            verdicts = {
+                "approved": ada.post(place, **form, verdict="approve"),
+                "denied": bob.post(place, **form, verdict="deny"),
+            }
+            answers = dict(zip(verdicts, await asyncio.gather(*verdicts.values()), strict=True))
+            assert sorted(answer.status_code for answer in answers.values()) == [303, 409]
+            first = next(state for state, answer in answers.items() if answer.status_code == 303)
+            assert (await owner.get(f"/approvals/{asked['id']}")).json()["state"] == first
+
+
+async def test_a_browser_keeps_a_script_under_the_digest_of_its_content_alone(host: Hosted) -> None:
+    """A server of another version, behind the same name, has another one."""
+    async with visit(host, await host.tenant("acme")) as visitor:
+        script = re.search(r'src="/console(/static/console.js\?v=\w+)"', (await visitor.get("/sign-in")).text)
+        assert script is not None
+        kept = {path: (await visitor.get(path)).headers["cache-control"] for path in (script[1], f"{script[1]}0")}
+        assert ["immutable" in each for each in kept.values()] == [True, False]
+
+
 async def test_of_two_who_save_a_policy_at_once_one_is_told(host: Hosted) -> None:
     api = await host.tenant("acme")
     async with visit(host, api) as visitor:

@@ -25,7 +25,7 @@ from fumehood.errors import FumehoodError, UsageError
 from fumehood.server.console import pages
 from fumehood.server.console.badges import count_waiting
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError, read_form, record_number
-from fumehood.server.console.rendering import STATIC, render
+from fumehood.server.console.rendering import STATIC, asset, render
 from fumehood.server.console.routes import ROOT, ConsoleRoute
 from fumehood.server.console.sessions import ConsoleSession, SessionStore, cookie_of, remove_cookie
 from fumehood.server.console.source import ConsoleSource
@@ -165,7 +165,9 @@ async def _asset(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _ASSETS:
         return problem_page(request, NoSuchPageError())
-    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    # Of another version of the server, which its pages ask for by its own digest, nobody keeps ours.
+    is_asked_for = asset(name) == f"{request.url.path}?{request.url.query}"
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"} if is_asked_for else {}
     return FileResponse(STATIC / name, media_type=_ASSETS[name], headers=headers)
 
 

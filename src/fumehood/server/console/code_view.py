@@ -21,7 +21,7 @@ _MOST_CHARACTERS = 200_000
 def approval_lines(lines: Iterable[Line]) -> Markup:
     """Of `tools.approvals`, all of them: what is approved is what is shown."""
     shown = (_line(Markup("").join(map(_piece, line.pieces)), line.number) for line in lines)
-    return Markup('<pre class="code" tabindex="0">{}</pre>').format(Markup("").join(shown))
+    return Markup('<pre class="code whole" tabindex="0">{}</pre>').format(Markup("").join(shown))
 
 
 def highlighted(text: str, language: str = "") -> Markup:

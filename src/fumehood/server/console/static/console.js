@@ -84,6 +84,7 @@ function localise(part) {
     const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
     const isToday = moment.toDateString() === new Date().toDateString();
     const shown = element.className === "clock" && isToday ? clock : { ...day, ...clock };
+    if (element.className === "day") delete shown.second;
     element.textContent = new Intl.DateTimeFormat("sv-SE", shown).format(moment);
   }
 }
