@@ -41,6 +41,8 @@ def status_and_words(error: Exception) -> tuple[int, str, str]:
         if isinstance(error, kind):
             if status >= 500:
                 _log.warning("a page of the console failed: %s", error)
+            if isinstance(error, ForbiddenError):
+                return status, title, f"This takes the scope {error.scope.value!r}, which you do not have here."
             return status, title, _INSTEAD.get(kind, str(error))
     if isinstance(error, StepFailedError):
         return 500, "That cannot be shown", str(error)

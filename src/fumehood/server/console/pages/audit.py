@@ -8,9 +8,11 @@ from itertools import islice, takewhile
 from starlette.responses import Response, StreamingResponse
 
 from fumehood.audit.export import lines
+from fumehood.audit.moments import moment
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.audit.words import Shown, summary
+from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, record_number
 from fumehood.server.console.routes import ConsoleRoute, PageModule
@@ -50,8 +52,12 @@ async def show(page: PageRequest) -> Response:
         verified = await page.source.verification.run(anew=False)
     asked = {name: page.query(name)[:200] for name in _FIELDS}
     before = page.query("before")
-    query = _query(asked)
-    found = await page.blocking(lambda: _newest(log, query, record_number(before)))
+    found, problem = list[Record](), ""
+    try:
+        query = _query(asked)
+        found = await page.blocking(lambda: _newest(log, query, record_number(before)))
+    except UsageError as error:
+        problem = f"{error}."
     await page.source.note_reading(page.principal, len(found[:_ON_PAGE]))
     return await page.page(
         "audit.html",
@@ -60,6 +66,7 @@ async def show(page: PageRequest) -> Response:
         asked=asked,
         head=head,
         verified=verified,
+        problem=problem,
     )
 
 
@@ -71,8 +78,8 @@ def _query(asked: dict[str, str]) -> Query:
         run_id=given["run"],
         sandbox_id=given["sandbox"],
         status=given["status"],
-        since=given["since"],
-        until=given["until"],
+        since=moment(given["since"], "Since") if given["since"] else None,
+        until=moment(given["until"], "Until") if given["until"] else None,
         newest_first=True,
     )
 
