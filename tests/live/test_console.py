@@ -213,6 +213,26 @@ def test_a_task_is_a_story_and_grows_while_it_runs(visitor: Visitor, scene: Scen
     expect(page.locator("#task-head")).to_contain_text("2 turns, 1 call,")
 
 
+def test_the_link_of_a_story_is_for_those_of_its_tenant(browser: Browser, visitor: Visitor, scene: Scene) -> None:
+    scene.run_agent({"Share it.": ("It is 42.",)})
+    task = scene.newest("task.ended").parse()["ids"]["task"]
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visitor.go(f"/tasks/{task}?after=0")
+    visitor.page.get_by_role("button", name="Copy the link").click()
+    expect(visitor.page.get_by_role("button", name="Copied")).to_be_visible()
+    link = visitor.page.evaluate("navigator.clipboard.readText()")
+    assert link == f"{scene.url}/console/tasks/{task}"
+    operator = {"Authorization": f"Bearer {scene.operator}"}
+    assert scene.api.post("/tenants", json={"name": "elsewhere"}, headers=operator).status_code == 201
+    stranger = scene.server.make_key([Scope.RUN, Scope.AUDIT], "elsewhere")
+    for key, shown in ((scene.server.make_key([Scope.AUDIT]), "It is 42."), (stranger, "There is nothing here")):
+        with visiting(browser, scene.url) as other:
+            other.page.goto(link)
+            other.page.fill("#key", key)
+            other.page.keyboard.press("Enter")
+            expect(other.page.locator("main")).to_contain_text(shown)
+
+
 HOSTILE_DISPLAYS = f"""
 class Plot:
     def _repr_png_(self): return b"<script>alert(4)</script>"

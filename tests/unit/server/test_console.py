@@ -501,6 +501,24 @@ async def test_a_stream_ends_when_the_log_cannot_be_read(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+async def test_a_page_whose_key_was_revoked_gets_news_for_a_moment_only(
+    host: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told to ask again, and then that nobody is signed in."""
+    owner = await host.tenant("acme")
+    key = (await owner.post("/keys", json={"name": "person", "scopes": ["run", "audit"]})).json()
+    monkeypatch.setattr("fumehood.server.console.news._STREAM_SECONDS", 0.2)
+    async with visit(host, host.client(key["key"])) as visitor:
+        await visitor.sign_in()
+        place, of_script = "/news?view=now&after=0", {"Sec-Fetch-Mode": "cors"}
+        async with asyncio.timeout(30), visitor.client.stream("GET", place, headers=of_script) as news:
+            await owner.delete(f"/keys/{key['id']}")
+            for _ in range(5):
+                await run(owner)  # looks for its end with each record
+            assert b"event: again" in await news.aread()
+        assert (await visitor.client.get(place, headers=of_script)).status_code == 401
+
+
 async def test_whatever_is_asked_is_no_failure_of_the_console(host: Hosted) -> None:
     """Every page and every form with values that no page of ours sends."""
     api = await host.tenant("acme")
