@@ -416,6 +416,9 @@ def test_a_tampered_log_is_shown_as_such(browser: Browser, tmp_path: Path) -> No
             log.execute("UPDATE records SET body = replace(body, 'python', 'pythom') WHERE kind = 'run.requested'")
         page.get_by_role("button", name="Verify now").click()
         expect(page.locator(".tampered")).to_contain_text("This log was changed")
+        for colours in ("dark", "light"):
+            page.emulate_media(color_scheme=colours)
+            assert visitor.problems() == [], colours
         expect(page.locator("tr.broken")).to_contain_text("edited")
         page.locator("tr.broken td a").first.click()
         expect(page.locator(".state.bad")).to_contain_text("edited")
