@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.host.loopback import is_loopback
+from fumehood.host.tcp_listener import listen_at
 from fumehood.integrations.mcp.clients import open_clients
 from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ToolServerSettings
 from fumehood.integrations.mcp.http_access import check_origin, require_token
@@ -66,7 +67,8 @@ class HttpEndpoint:
 
 async def serve_http(settings: ToolServerSettings, endpoint: HttpEndpoint, ready: Callable[[str], None]) -> None:
     """Serve until it is cancelled. `ready` receives the address when requests can come."""
-    with _bound(endpoint) as listener:
+    host, port, remedy = endpoint.host, endpoint.port, "choose another with --http"
+    with listen_at(host, port, remedy, is_local=endpoint.is_local) as listener:
         port = listener.getsockname()[1]
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         config = uvicorn.Config(
@@ -102,22 +104,6 @@ async def _serve(server: _Server, listener: socket.socket) -> None:
         tasks.cancel_scope.cancel()
     if not server.started:
         raise SandboxError("the server did not start")
-
-
-@contextmanager
-def _bound(endpoint: HttpEndpoint) -> Iterator[socket.socket]:
-    host, port = endpoint.host, endpoint.port
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        if endpoint.is_local and not is_loopback(str(address[0])):
-            raise UsageError(f"{host} leads to {address[0]} here, which is not the loopback")
-        listener = socket.create_server(address, family=family)
-    except OSError as error:
-        raise UsageError(
-            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another with --http"
-        ) from None
-    with listener:
-        yield listener
 
 
 def _application(settings: ToolServerSettings, endpoint: HttpEndpoint, port: int, ready: Callable[[], None]) -> ASGIApp:
