@@ -17,7 +17,8 @@ from fumehood.remote.link import Link
 class CurrentCarrier:
     """At most one carrier is in use, however many come at once. `clock` is what `lost_at` is read from.
 
-    `check_open` raises once no carrier may follow. `close` gets the cause when what came is not of the protocol.
+    `close` gets the cause when what came is not of the protocol. `check_open` may raise when no carrier is to follow;
+    without it one may, and has what a link that is closed has still to send.
     """
 
     def __init__(
@@ -25,8 +26,8 @@ class CurrentCarrier:
         link: Link,
         clock: Callable[[], float],
         *,
-        check_open: Callable[[], None],
         close: Callable[[str], Awaitable[None]],
+        check_open: Callable[[], None] = lambda: None,
         lost_at: float | None = None,
     ) -> None:
         self._link, self._clock = link, clock

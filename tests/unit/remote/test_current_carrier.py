@@ -96,6 +96,17 @@ async def test_an_end_that_cannot_be_right_is_lost_with_its_error_and_closes_the
     assert owner.causes == ["protocol"]
 
 
+async def test_a_carrier_that_comes_to_a_closed_link_has_the_last_answer_and_ends() -> None:
+    link, owner = Link(lambda header, body, size: None), Owner()
+    link.post({"answer": "closed"})
+    link.close()
+    here, there = pair()
+    async with asyncio.timeout(10):
+        await CurrentCarrier(link, lambda: 7.0, close=owner.close).serve(here, 0)
+        assert b'"closed"' in await there.receive()
+    assert owner.causes == []
+
+
 async def test_no_carrier_follows_the_end_of_the_owner_also_one_that_waited_for_another() -> None:
     link, owner = CountingLink(), Owner()
     current = owner.carrier_of(link)
