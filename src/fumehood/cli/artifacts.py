@@ -124,7 +124,13 @@ def is_notebook_file(out: str | None) -> bool:
     return out is not None and out.lower().endswith(".ipynb") and not os.path.isdir(out)
 
 
+def artifact_folder(out: str | None) -> str | None:
+    """Where files that a program made are saved: nowhere if --out is for the notebook alone."""
+    return None if is_notebook_file(out) else out
+
+
 def folder_of(out: str | None) -> str | None:
+    """The folder that something of ours is written to, also a notebook alone."""
     return os.path.dirname(out) or "." if out is not None and is_notebook_file(out) else out
 
 

@@ -157,11 +157,10 @@ def parse(arguments: list[str]) -> tuple[Arguments, list[str]]:
 
 
 def load_policy(chosen: Arguments) -> Policy:
-    from fumehood.cli.artifacts import is_notebook_file, let_out
+    from fumehood.cli.artifacts import artifact_folder, let_out
 
-    folder = None if is_notebook_file(chosen.out) else chosen.out
     policy = overrides.load_policy(chosen)  # which may find a file that the command line does not name
-    policy = let_out(policy, folder, has_file=chosen.policy is not None)
+    policy = let_out(policy, artifact_folder(chosen.out), has_file=chosen.policy is not None)
     if not chosen.sync_back:
         return policy
     return let_out(policy, chosen.project, has_file=chosen.policy is not None, option="--sync-back")

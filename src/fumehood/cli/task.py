@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fumehood.backends.native.prestart import Prestart
 from fumehood.backends.selection import use_prestart
 from fumehood.cli import exitcodes, overrides, policy_choice
-from fumehood.cli.artifacts import ArtifactSaver, check_folder, folder_of, is_notebook_file
+from fumehood.cli.artifacts import ArtifactSaver, artifact_folder, check_folder, folder_of, is_notebook_file
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import say
 from fumehood.cli.program import ProgramSource, read_program
@@ -86,9 +86,8 @@ def _make_job(task: Task, policy: Policy, program: ProgramSource, *, is_session:
         from fumehood.cli.project.copy import open_project
 
         inputs, options = open_project(chosen, policy, program, options)
-    folder = None if is_notebook_file(chosen.out) else chosen.out
     own = program.name if program.is_notebook else None
-    saver = ArtifactSaver(folder, quiet=chosen.quiet, overwrite=chosen.overwrite, own=own)
+    saver = ArtifactSaver(artifact_folder(chosen.out), quiet=chosen.quiet, overwrite=chosen.overwrite, own=own)
     publish = tuple(dict.fromkeys(chosen.publish))
     return Job(policy, program.code, options, is_session, saver, chosen.learn, inputs, publish)
 
