@@ -66,5 +66,5 @@ def _sections(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
 def _verbs(parser: argparse.ArgumentParser) -> Iterator[Any]:
     """Each once, also one with a second name."""
     for action in parser._actions:
-        if isinstance(action.choices, dict):
+        if isinstance(action, argparse._SubParsersAction):
             yield from dict.fromkeys(action.choices.values())
