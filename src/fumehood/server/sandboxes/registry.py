@@ -76,7 +76,8 @@ class SandboxRegistry:
 
         def place(identifier: str, lost: Loss) -> PlacedSandbox:
             served = trail.within(**{SERVED_AS: identifier})
-            request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
+            memory = self.memory_of(principal.tenant)
+            request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost, memory)
             return self._placement.place(request)
 
         try:
