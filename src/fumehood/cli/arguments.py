@@ -76,8 +76,9 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"unknown {value!r}{advice}")
 
     def error(self, message: str) -> NoReturn:
-        choices = [action.choices for action in self._actions if action.choices and not action.option_strings]
-        if message.startswith("the following arguments are required") and choices:
+        missing = message.removeprefix("the following arguments are required: ").split(", ")
+        choices = [each.choices for each in self._actions if each.choices and (each.metavar or each.dest) in missing]
+        if choices:
             message = f"{message}, one of {', '.join(map(str, choices[0]))}"
         say(f"{message}; see `{self.prog} --help`")
         raise SystemExit(exitcodes.USAGE)

@@ -6,19 +6,20 @@ import asyncio
 import logging
 import resource
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
 
-from fumehood.errors import SandboxError
+from fumehood.errors import SandboxError, UsageError
 from fumehood.host.loopback import is_loopback
 from fumehood.host.tcp_listener import listen_at
 from fumehood.server.app import build_app
 from fumehood.server.connections import BoundedWebSocket, ConnectionLimit, TimedProtocol
 from fumehood.server.lifetime import ServerState
-from fumehood.server.settings import ServerSettings, split_address
+from fumehood.server.settings import ServerSettings, Tls, split_address
 from fumehood.server.tracing import TracedRequests
 
 _GOODBYE_SECONDS = 5
@@ -42,6 +43,8 @@ class ServerListener:
         return self._e2b.address if self._e2b else None
 
     async def run(self) -> None:
+        if self._settings.tls is not None:
+            _check_tls(self._settings.tls)
         if self._settings.e2b is None:
             await self._run()
             return
@@ -152,6 +155,24 @@ def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
         ssl_certfile=settings.tls.certificate if settings.tls else None,
         ssl_keyfile=settings.tls.key if settings.tls else None,
     )
+
+
+def _check_tls(tls: Tls) -> None:
+    """uvicorn would end without a reason, and ask at the terminal for the password of a key that has one."""
+    for path in (tls.certificate, tls.key):
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise UsageError(f"tls: {path} cannot be read: {error.strerror}") from None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        reason = f" ({error.reason})" if isinstance(error, ssl.SSLError) and error.reason else ""
+        raise UsageError(
+            f"tls: {tls.certificate} and {tls.key} are not a certificate and its key{reason}; both are PEM, and the "
+            "key has no password"
+        ) from None
 
 
 def _address(settings: ServerSettings, host: str, listener: socket.socket) -> str:

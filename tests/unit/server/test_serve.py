@@ -94,6 +94,29 @@ def test_one_who_ends_a_server_is_told_what_it_waits_for(tmp_path: Path) -> None
         assert server.wait(60) == 0
 
 
+@pytest.mark.parametrize("kind", ["missing", "junk", "another's key", "with a password"])
+def test_a_certificate_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, kind: str) -> None:
+    made = [
+        make_certificate(tmp_path, name, "secret" if kind == "with a password" else None) for name in ("one", "two")
+    ]
+    (certificate, key), (_, other) = made
+    (tmp_path / "junk").write_text("junk")
+    keys = {"missing": tmp_path / "nothing", "junk": tmp_path / "junk", "another's key": other, "with a password": key}
+    words = ("serve", "--listen", "127.0.0.1:0", "--tls-cert", str(certificate), "--tls-key", str(keys[kind]))
+    refused = hood(tmp_path / "state", *words)
+    assert (refused.returncode, refused.stderr.startswith("hood: tls: ")) == (2, True), refused.stderr
+    assert str(keys[kind]) in refused.stderr
+
+
+def make_certificate(folder: Path, name: str, password: str | None) -> tuple[Path, Path]:
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    protection = ["-noenc"] if password is None else ["-passout", f"pass:{password}"]
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", *protection]
+    command += ["-subj", "/CN=hood.example", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
 def test_the_help_names_every_quota() -> None:
     assert [*quotas.QUOTAS] == [quota.value for quota in Quota]
 

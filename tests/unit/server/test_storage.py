@@ -370,6 +370,18 @@ async def test_one_tenant_does_not_find_the_sandbox_of_another(database: Databas
     assert not await records.end(database, "other", "sbx_1", "closed")
 
 
+async def test_a_postgresql_that_is_not_there_is_named_when_a_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fumehood.server.storage.postgres._OPEN_SECONDS", 0.5)
+    database = open_database(f"postgresql://owner@/hood?host={tmp_path}")
+    try:
+        with pytest.raises(StorageError, match=r"could not be reached in 0\.5 s"):
+            await database.prepare()
+    finally:
+        await database.close()
+
+
 async def test_a_database_without_an_encoding_is_not_used(postgres: PostgresServer) -> None:
     how = "TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
     postgres.execute(f"CREATE DATABASE bytes {how}", "postgres")

@@ -62,6 +62,8 @@ def call(chosen: PlaceArguments, method: str, *path: str, body: object = None) -
     try:
         status, answer = _local(settings, method, place, body)
     except StorageError as error:
+        if is_shared(settings.database_url):
+            raise SandboxError(str(error)) from error
         raise SandboxError(
             f"{error}; `hood serve` of this user has it, or has not ended well: see {settings.folder}"
         ) from error

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ROLE = "fumehood_server"
+_OPEN_SECONDS = 30.0
 _VISIBLE = (
     f"tenant = current_setting('fumehood.tenant', true) OR current_setting('fumehood.tenant', true) = '{EVERYTHING}'"
 )
@@ -31,7 +32,7 @@ class PostgresDatabase:
         )
 
     async def prepare(self) -> None:
-        await self._pool.open(wait=True, timeout=30)
+        await self._open()
         async with self._connection() as connection, connection.transaction():
             _check_encoding(connection)
             # One server at a time makes the tables.
@@ -44,6 +45,17 @@ class PostgresDatabase:
                 for statement in (*schema.statements(), *_separation()):
                     await connection.execute(_literal(statement))
             await _check_separation(connection)
+
+    async def _open(self) -> None:
+        """The pool warns of each attempt with the reason, and says in the end how long it has tried."""
+        from psycopg_pool import PoolTimeout
+
+        try:
+            await self._pool.open(wait=True, timeout=_OPEN_SECONDS)
+        except PoolTimeout:
+            raise StorageError(
+                f"the database could not be reached in {_OPEN_SECONDS:g} s: the warnings say why; see --database"
+            ) from None
 
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[_PostgresTransaction]:
