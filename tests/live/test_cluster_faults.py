@@ -257,7 +257,7 @@ async def test_a_worker_that_hangs_is_lost_and_nothing_of_its_old_epoch_is_accep
         worker.process.send_signal(signal.SIGSTOP)
         async with asyncio.timeout(60):
             result = await run
-        assert (result.cause, f"worker {worker.name} does not answer" in str(result.detail)) == (Cause.LOST, True)
+        assert (result.cause, f"worker {worker.name} has not been heard" in str(result.detail)) == (Cause.LOST, True)
         worker.process.send_signal(signal.SIGCONT)
     after = new_epoch(server, before)
     assert after["free"] == after["slots"]

@@ -44,7 +44,7 @@ class Ear:
         self.heard: list[str] = []
         self._news = asyncio.Event()
 
-    async def take(self, message: Msg) -> None:
+    def take(self, message: Msg) -> None:
         self.heard.append(message.subject)
         self._news.set()
 
@@ -297,7 +297,7 @@ async def test_a_certificate_without_a_user_of_nats_is_refused(nats: NatsServer)
 async def test_a_token_admits_one_machine_once(nats: NatsServer) -> None:
     server = await connect(nats.authority.make_member("admits", "server"))
     try:
-        await subscribe(server, subjects.join("*"), NewcomerAdmission(nats.authority).answer)
+        await subscribe(server, subjects.join("*"), NewcomerAdmission(nats.authority, server.send).answer)
         await flush(server)
         token = make_token(nats.authority, "joined", "worker", 60, ["acme"])
         both = await asyncio.gather(join_cluster(token), join_cluster(token), return_exceptions=True)
@@ -344,7 +344,7 @@ async def test_a_newcomer_has_its_answer_sent_to_itself_alone(nats: NatsServer) 
     newcomer = await connect(read_token(make_token(nats.authority, "misled", "worker", 60)))
     name, seen = str(newcomer.options["name"]), Ear()
     try:
-        await subscribe(server, subjects.join("*"), NewcomerAdmission(nats.authority).answer)
+        await subscribe(server, subjects.join("*"), NewcomerAdmission(nats.authority, server.send).answer)
         await subscribe(server, subjects.stored("*"), seen.take)
         await subscribe(victim, subjects.order("victim"), seen.take)
         await subscribe(newcomer, f"{subjects.inbox(name)}.>", seen.take)

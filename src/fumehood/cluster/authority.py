@@ -66,7 +66,7 @@ class ClusterAuthority:
 
     def _load(self) -> dict[str, Any]:
         try:
-            return json.loads((self.folder / _FILE).read_text())
+            return {"removed": {}, **json.loads((self.folder / _FILE).read_text())}
         except FileNotFoundError:
             raise UsageError(
                 f"there is no authority of a cluster in {self.folder}; `hood cluster init` makes one"
@@ -88,6 +88,7 @@ class ClusterAuthority:
             "operator": SigningPair.generate(KeyKind.OPERATOR).seed,
             "accounts": {name: _new_account() for name in (*_with_streams(CLUSTER), SYSTEM)},
             "members": {},
+            "removed": {},
             "revoked": {},
         }
         write_private(folder / _FILE, json.dumps(data))
@@ -210,12 +211,27 @@ class ClusterAuthority:
             "observer": self._observer_token(member),
         }
 
+    def check_new(self, name: str, tenants: Sequence[str]) -> None:
+        """UsageError for a name that another has, or has had as a worker of tenants that these are not.
+
+        A worker shows its token with each announcement, and servers know the tenants from it. NATS proves the name of
+        the one who announces, so that an earlier token of that name would be as good as the new one.
+        """
+        if name in self._data["members"]:
+            raise UsageError(f"there is a member {name} already; `hood cluster remove {name}` removes it")
+        before = self._data["removed"].get(name)
+        if before is not None and _reaches_beyond(before["tenants"], tenants):
+            earlier = ", ".join(before["tenants"]) or "all tenants"
+            raise UsageError(
+                f"there was a member {name} for {earlier}, whose token could be shown again by one that has its name; "
+                "choose another name"
+            )
+
     def _add(self, member: Member) -> None:
         check_member_name(member.name)
         with self._changed() as data:
-            if member.id in data["members"]:
-                known = f"there is a member {member.id} already"
-                raise UsageError(f"{known}; `hood cluster remove {member.id}` removes it")
+            self._data = data
+            self.check_new(member.id, member.tenants)
             others = (given["public"] for given in data["members"].values())
             if member.public in others or any(member.public in each for each in data["revoked"].values()):
                 # Removing either would cut off both.
@@ -241,16 +257,26 @@ class ClusterAuthority:
         return claims.user_token(self.account(SYSTEM), member.public, member.name, allowed, expires=expires)
 
     def revoke(self, name: str) -> list[str]:
-        """Its tokens are not valid any more. Returns the accounts whose tokens NATS has to be given again."""
+        """Its tokens are not valid any more. Returns the accounts whose tokens NATS has to be given again.
+
+        Also of one that was removed before: NATS may not have been there then.
+        """
         with self._changed() as data:
-            given = data["members"].pop(name, None)
+            given = data["members"].pop(name, None) or data["removed"].get(name)
             if given is None:
                 raise UsageError(f"there is no member {name!r}; `hood cluster status` lists them")
             member = _member(given)
             accounts = [member.account, *([SYSTEM] if member.role == "server" else [])]
             for account in accounts:
                 data["revoked"].setdefault(account, {})[member.public] = _FOR_EVER
+            both = data["removed"].get(name, given)["tenants"], given["tenants"]
+            data["removed"][name] = given | {"tenants": sorted({*both[0], *both[1]}) if all(both) else []}
         return accounts
+
+
+def _reaches_beyond(earlier: Sequence[str], tenants: Sequence[str]) -> bool:
+    """Empty is all of them."""
+    return bool(tenants) and (not earlier or not set(earlier) <= set(tenants))
 
 
 def _member(given: Mapping[str, Any]) -> Member:

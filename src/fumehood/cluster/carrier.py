@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fumehood.remote.carrier import CarrierLostError
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
+    from fumehood.cluster.nats_client import NatsClient
 
 _MOST_WAITING_BYTES = 16 * 1024 * 1024
 """More than all windows of a link let in: an end that sends more does not keep to them."""
@@ -23,7 +23,7 @@ class SubjectCarrier:
     Messages are lost when a connection to NATS is: both ends then lose their carriers, and use new ones.
     """
 
-    def __init__(self, client: Client, subject: str, forget: Callable[[], object], answer_to: str = "") -> None:
+    def __init__(self, client: NatsClient, subject: str, forget: Callable[[], object], answer_to: str = "") -> None:
         """With `answer_to`, NATS says there when no process hears the first message."""
         self._client, self._subject, self._forget = client, subject, forget
         self._answer_to = answer_to
@@ -38,7 +38,9 @@ class SubjectCarrier:
         if self._lost is not None:
             raise CarrierLostError(self._lost)
         try:
-            await self._client.publish(self._subject, data, reply=self._answer_to)
+            if self._client.is_congested:
+                await self._client.wait_for_room()
+            self._client.send(self._subject, data, self._answer_to)
         except (Error, OSError) as error:
             self.lose(f"NATS does not take the message: {error}")
             raise CarrierLostError(f"NATS does not take the message: {error}") from error

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
+    from fumehood.cluster.nats_client import NatsClient
+
 CONNECT_SECONDS = 5
 _RECONNECT_SECONDS = 0.25
 _PING_SECONDS = 2
@@ -41,16 +43,17 @@ async def connect(
     is_observer: bool = False,
     disconnected: Callable[[], Awaitable[None]] = _nothing,
     reconnected: Callable[[], Awaitable[None]] = _nothing,
-) -> Client:
+) -> NatsClient:
     """LostError if NATS cannot be reached or refuses the member. A connection that breaks later is made again.
 
     `is_observer` is for a server's second user, in NATS's system account.
     """
     require_extra()
-    from nats.aio.client import Client
     from nats.errors import Error
 
-    client, token = Client(), credentials.observer if is_observer else credentials.user
+    from fumehood.cluster.nats_client import NatsClient
+
+    client, token = NatsClient(), credentials.observer if is_observer else credentials.user
     trouble = _Trouble()
     connecting = client.connect(
         list(credentials.urls),
@@ -116,7 +119,7 @@ async def _give_up(client: Client) -> None:
 
 
 async def subscribe(
-    client: Client, subject: str, take: Callable[[Msg], Awaitable[None]], *, headers: Collection[str] = ()
+    client: NatsClient, subject: str, take: Callable[[Msg], object], *, headers: Collection[str] = ()
 ) -> None:
     """Messages that have other headers than these are dropped.
 
@@ -124,11 +127,13 @@ async def subscribe(
     sent to any subject. Such answers have headers of JetStream's, and messages of members have none.
     """
 
-    async def take_own(message: Msg) -> None:
-        if set(message.headers or ()) <= set(headers):
-            await take(message)
+    known = frozenset(headers)
 
-    await client.subscribe(subject, cb=take_own)  # pyright: ignore[reportUnknownMemberType] - a parameter not used here
+    def take_own(message: Msg) -> None:
+        if not message.headers or known.issuperset(message.headers):
+            take(message)
+
+    await client.listen(subject, take_own)
 
 
 async def flush(client: Client, seconds: float = CONNECT_SECONDS) -> None:

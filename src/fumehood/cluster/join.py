@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ def make_token(authority: ClusterAuthority, name: str, role: str, seconds: float
     """A token for a member with this name. It is known to the authority until it is used."""
     for word in (name, *tenants):
         subjects.check_member_name(word)
+    authority.check_new(name, tenants)
     identifier, expires = f"join-{secrets.token_hex(8)}", time.time() + seconds
     user, key = SigningPair.generate(KeyKind.USER), make_key()
     allowed = permissions.of_newcomer(identifier)
@@ -108,10 +109,10 @@ async def join_cluster(token: str) -> MemberCredentials:
 class NewcomerAdmission:
     """Answers newcomers, where the authority is."""
 
-    def __init__(self, authority: ClusterAuthority) -> None:
-        self._authority = authority
+    def __init__(self, authority: ClusterAuthority, send: Callable[[str, bytes], object]) -> None:
+        self._authority, self._send = authority, send
 
-    async def answer(self, message: Msg) -> None:
+    def answer(self, message: Msg) -> None:
         """Into an inbox of the newcomer's alone: a server may answer wherever a question says, the newcomer may not."""
         identifier = message.subject.rpartition(".")[2]
         if not message.reply.startswith(f"{subjects.inbox(identifier)}."):
@@ -120,7 +121,7 @@ class NewcomerAdmission:
             given = self._admit(identifier, message.data)
         except FumehoodError as error:
             given = {"refused": str(error)}
-        await message.respond(json.dumps(given).encode())
+        self._send(message.reply, json.dumps(given).encode())
 
     def _admit(self, identifier: str, data: bytes) -> dict[str, str]:
         question = _read_question(data)

@@ -22,8 +22,9 @@ from fumehood.errors import LostError, SandboxError
 from fumehood.frozen import frozen
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from fumehood.cluster.nats_client import NatsClient
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 STORED_HEADERS = (EXPECTED, "Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Last-Sequence")
@@ -66,7 +67,7 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-async def make_workers_stream(client: Client) -> None:
+async def make_workers_stream(client: NatsClient) -> None:
     """The entries of all workers, by a server; if it is there already, it stays."""
     from nats.errors import Error
     from nats.js.api import RePublish, StreamConfig
@@ -94,7 +95,7 @@ def stored_sequence(message: Msg, worker: str) -> int | None:
 
 
 class WorkerLease:
-    def __init__(self, client: Client, worker: str, times: LeaseTimes) -> None:
+    def __init__(self, client: NatsClient, worker: str, times: LeaseTimes) -> None:
         self._client, self._worker, self._times = client, worker, times
         self._process = secrets.token_hex(8)
         self._sequence = 0
@@ -117,7 +118,7 @@ class WorkerLease:
         """Before the first epoch begins."""
         await subscribe(self._client, subjects.stored(self._worker), self._on_stored, headers=STORED_HEADERS)
 
-    async def _on_stored(self, message: Msg) -> None:
+    def _on_stored(self, message: Msg) -> None:
         sequence = stored_sequence(message, self._worker)
         if sequence is not None and _number_in(message.data, self._process) == self._number:
             self._sequence = sequence

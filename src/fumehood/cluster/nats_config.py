@@ -52,7 +52,8 @@ jetstream {{ store_dir: {place("jetstream")} }}
 max_payload: 2MB
 # The token of a runtime with several types of agents lists some hundred subjects.
 max_control_line: 64KB
-# A client that does not answer is cut off after some seconds: what it had is known to be lost.
+# A client that does not answer is cut off after some seconds, and can connect anew. What a worker had is not taken
+# for lost by that: its lease says so.
 ping_interval: "2s"
 ping_max: 3
 write_deadline: "5s"

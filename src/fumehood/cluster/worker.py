@@ -25,8 +25,9 @@ from fumehood.cluster.worker_service import WorkerOffer, WorkerService
 from fumehood.errors import LostError
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from fumehood.cluster.nats_client import NatsClient
 
 _CHECKPOINT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class ClusterWorker:
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.shield(self._end(client))
 
-    async def _begin(self, client: Client, lease: WorkerLease) -> None:
+    async def _begin(self, client: NatsClient, lease: WorkerLease) -> None:
         """The first epoch. Waits for the first server of the cluster, which makes the list of workers."""
         while not self._stop.is_set():
             try:
@@ -99,7 +100,7 @@ class ClusterWorker:
             async with asyncio.timeout(seconds):
                 await self._service.wait_until_empty()
 
-    async def _end(self, client: Client) -> None:
+    async def _end(self, client: NatsClient) -> None:
         self._service.is_draining = True
         await self._service.close_all("the worker ends")
         await self._report(client)
@@ -110,11 +111,11 @@ class ClusterWorker:
         lease = self._lease
         return lease.epoch if lease is not None and lease.seconds_left > 0 else None
 
-    def _entry(self, client: Client) -> dict[str, Any]:
+    def _entry(self, client: NatsClient) -> dict[str, Any]:
         own = {"token": self._credentials.user, "client": client.client_id}
         return own | self._service.describe()
 
-    async def _keep_lease(self, client: Client, lease: WorkerLease) -> None:
+    async def _keep_lease(self, client: NatsClient, lease: WorkerLease) -> None:
         """Does nothing else: a disk or a sandbox that hangs must not cost the lease, nor delay the end of it."""
         while True:
             left = lease.seconds_left
@@ -130,7 +131,7 @@ class ClusterWorker:
             except LostError as error:
                 _log.warning("%s", error)
 
-    async def _renew(self, client: Client, lease: WorkerLease) -> bool:
+    async def _renew(self, client: NatsClient, lease: WorkerLease) -> bool:
         """False if the lease is over, as soon as it is: NATS may take longer to say nothing."""
         if (left := lease.seconds_left) <= 0:
             return False
@@ -141,7 +142,7 @@ class ClusterWorker:
             return False
         return True
 
-    async def _begin_anew(self, client: Client, lease: WorkerLease) -> None:
+    async def _begin_anew(self, client: NatsClient, lease: WorkerLease) -> None:
         """Nothing of the old epoch is left when the new one begins."""
         await self._service.close_all("its lease could not be renewed")
         await lease.begin(self._entry(client))
@@ -152,13 +153,13 @@ class ClusterWorker:
             async with asyncio.timeout(seconds):
                 await self._announce.wait()
 
-    async def _tend(self, client: Client) -> None:
+    async def _tend(self, client: NatsClient) -> None:
         while True:
             await asyncio.sleep(self._times.renew)
             await self._service.close_abandoned()
             await self._report(client)
 
-    async def _on_order(self, message: Msg) -> None:
+    def _on_order(self, message: Msg) -> None:
         """Of an epoch that a server holds for lost, what is here ends, too."""
         order = _read_order(message.data)
         if self._lease is not None and order.get("fence") == self._lease.epoch:
@@ -168,11 +169,11 @@ class ClusterWorker:
         if order.get("drain") is True:
             self._stop.set()
 
-    async def _on_server_alive(self, message: Msg) -> None:
+    def _on_server_alive(self, message: Msg) -> None:
         """A server says that a process of its lives."""
         self._service.note_alive((message.subject.rpartition(".")[2], message.data.decode("ascii", "replace")))
 
-    async def _report(self, client: Client) -> None:
+    async def _report(self, client: NatsClient) -> None:
         """To servers that have opened sandboxes of the tenant; kept for the next time while NATS is away."""
         from nats.errors import Error
 

@@ -30,8 +30,9 @@ from fumehood.remote.failures import pack_failure
 from fumehood.remote.greeting import receive_greeting
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from fumehood.cluster.nats_client import NatsClient
 
 Owner = tuple[str, str]
 """A server, and one process of it."""
@@ -64,7 +65,7 @@ class WorkerService:
     ) -> None:
         self._name, self._folder, self._offer = name, folder, offer
         self._epoch, self._times = epoch, times
-        self.client: Client | None = None
+        self.client: NatsClient | None = None
         self._hosted: dict[str, HostedSandbox] = {}
         self._opening: set[str] = set()
         """Ids of those that are not open yet."""
@@ -146,7 +147,7 @@ class WorkerService:
         for carrier in list(self._carriers.values()):
             carrier.lose("the connection to NATS is lost")
 
-    async def take(self, message: Msg) -> None:
+    def take(self, message: Msg) -> None:
         """A message of a server, for a carrier that is in use or for a new one."""
         carrier = self._carriers.get(message.subject)
         if carrier is None and message.data:

@@ -18,6 +18,7 @@ from fumehood.remote.carrier import CarrierLostError, MessageCarrier
 from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import unpack_failure
 from fumehood.remote.link import LinkClosedError
+from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.policies import unpack_policy
 
 PROTOCOL = 2
@@ -44,7 +45,8 @@ class Opened:
 class SandboxConnection:
     """`place` is the server's URL, and `requested` describes the sandbox.
 
-    `progress` gets a line for each step of a long opening. `prepare` is called before it, and adds to that.
+    `progress` gets a line for each step of a long opening. `prepare` is called before it, and adds to that. `account`
+    bounds what messages of several connections hold together.
     """
 
     def __init__(
@@ -54,9 +56,10 @@ class SandboxConnection:
         requested: Header,
         progress: Callable[[str], None] | None = None,
         prepare: Callable[[], Awaitable[Header]] | None = None,
+        account: MemoryAccount | None = None,
     ) -> None:
         self.place, self._dial, self._requested, self._progress = place, dial, requested, progress
-        self._prepare = prepare
+        self._prepare, self._account = prepare, account
         self._conversations: Conversations | None = None
         self._opened: Opened | None = None
         self._task: asyncio.Task[None] | None = None
@@ -70,7 +73,7 @@ class SandboxConnection:
     def conversations(self) -> Conversations:
         """Of the sandbox that was opened last; made when they are used."""
         if self._conversations is None:
-            self._conversations = Conversations(_refuse, is_client=True)
+            self._conversations = Conversations(_refuse, is_client=True, account=self._account)
         return self._conversations
 
     def beside(self, requested: Header) -> SandboxConnection:

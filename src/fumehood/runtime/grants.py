@@ -42,6 +42,15 @@ def digest_of(policy: Policy) -> str:
     return compute_digest(policy)
 
 
+def _with_digests_alone(value: object) -> object:
+    if isinstance(value, dict):
+        policies = cast("dict[str, object]", value).get("policies", ())
+        given = cast("list[object]", policies) if isinstance(policies, list) else []
+        if not all(isinstance(each, str) and each.startswith(_DIGEST) for each in given):
+            raise ValueError("policies of another process's grants must be digests")
+    return cast("object", value)
+
+
 PatternText = Annotated[str, AfterValidator(_checked_pattern)]
 PolicyDigest = Annotated[str, BeforeValidator(_policy_digest)]
 
@@ -111,3 +120,7 @@ class Grants(BaseModel):
     @cached_property
     def _subscribe(self) -> tuple[Pattern, ...]:
         return tuple(map(Pattern.parse, self.subscribe))
+
+
+WrittenGrants = Annotated[Grants, BeforeValidator(_with_digests_alone)]
+"""Grants as another process has written them. A policy in any other form would be read, from a file of this machine."""

@@ -83,6 +83,43 @@ def test_a_name_is_given_once(authority: ClusterAuthority) -> None:
         ClusterAuthority(authority.folder).make_member("w1", "server")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_given"),
+    [
+        ((), (), True),
+        (("acme",), (), True),
+        (("acme",), ("acme", "globex"), True),
+        ((), ("acme",), False),
+        (("acme", "globex"), ("acme",), False),
+    ],
+)
+def test_a_name_is_not_given_again_for_fewer_tenants(
+    authority: ClusterAuthority, before: tuple[str, ...], after: tuple[str, ...], *, is_given: bool
+) -> None:
+    """NATS proves to servers the name, and not the key: the token of before would be believed with it."""
+    authority.make_member("w1", "worker", before)
+    authority.revoke("w1")
+    authority.make_member("w1", "worker", before)
+    authority.revoke("w1")
+    if is_given:
+        make_token(authority, "w1", "worker", 60, after)
+        authority.make_member("w1", "worker", after)
+        return
+    with pytest.raises(UsageError, match="choose another name"):
+        make_token(authority, "w1", "worker", 60, after)
+    with pytest.raises(UsageError, match="choose another name"):
+        ClusterAuthority(authority.folder).make_member("w1", "worker", after)
+
+
+def test_a_member_can_be_removed_again_until_nats_knows_it(authority: ClusterAuthority) -> None:
+    user = read_payload(authority.make_member("w1", "worker").user)["sub"]
+    for _ in range(2):
+        (account,) = ClusterAuthority(authority.folder).revoke("w1")
+        assert user in read_payload(ClusterAuthority(authority.folder).account_token(account))["nats"]["revocations"]
+    with pytest.raises(UsageError, match="there is no member"):
+        authority.revoke("w2")
+
+
 @pytest.mark.parametrize("name", ["", "W1", "a.b", "*", ">", "a b", "-a", "a" * 64])
 def test_a_name_that_could_be_another_subject_is_refused(authority: ClusterAuthority, name: str) -> None:
     with pytest.raises(UsageError, match="cannot be a name"):

@@ -11,6 +11,14 @@ from fumehood.runtime import AgentId, Grants, LocalRuntime, Message, MessageCont
 MakeRuntime = Callable[..., LocalRuntime]
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """What has to come from another process takes as long as NATS does, while every task here waits for it."""
+    with anyio.fail_after(20):
+        while not holds():  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+    await anyio.wait_all_tasks_blocked()
+
+
 class Greeting(Message):
     name: str
 

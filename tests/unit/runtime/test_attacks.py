@@ -25,6 +25,7 @@ from unit.runtime.sample_agents import (
     Reader,
     Reply,
     Waiter,
+    until,
 )
 
 from fumehood import UsageError
@@ -247,7 +248,7 @@ async def test_a_flood_fills_one_queue_and_not_the_memory(make_runtime: MakeRunt
         async with anyio.create_task_group() as group:
             for _ in range(50):
                 group.start_soon(lambda: runtime.send(Greeting(name=""), to="waiter"))
-            await anyio.wait_all_tasks_blocked()
+            await until(lambda: (door.inside, len(runtime._registry.find(AgentId("waiter")) or ())) == (1, 5))
             mailbox = runtime._registry.find(AgentId("waiter"))
             assert mailbox is not None
             assert (door.inside, len(mailbox)) == (1, 5)
@@ -267,7 +268,7 @@ async def test_a_queue_is_full_by_its_bytes_too(make_runtime: MakeRuntime) -> No
         async with anyio.create_task_group() as group:
             for _ in range(10):
                 group.start_soon(lambda: runtime.send(Greeting(name="x" * 400), to="waiter"))
-            await anyio.wait_all_tasks_blocked()
+            await until(lambda: len(runtime._registry.find(AgentId("waiter")) or ()) == 2)
             mailbox = runtime._registry.find(AgentId("waiter"))
             assert mailbox is not None
             assert len(mailbox) == 2

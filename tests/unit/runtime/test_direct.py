@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 import anyio
 import pytest
-from unit.runtime.sample_agents import Counter, Door, Errand, Greeter, Greeting, MakeRuntime, Order, Reply, Waiter
+from unit.runtime.sample_agents import (
+    Counter,
+    Door,
+    Errand,
+    Greeter,
+    Greeting,
+    MakeRuntime,
+    Order,
+    Reply,
+    Waiter,
+    until,
+)
 
 from fumehood import UsageError
 from fumehood.runtime import (
@@ -246,7 +257,7 @@ async def test_an_agent_handles_one_message_at_a_time_unless_registered_otherwis
                 for name in "abcde":
                     group.start_soon(lambda name=name: runtime.send(Greeting(name=name), to="waiter"))
                 await door.reached.wait()
-                await anyio.wait_all_tasks_blocked()
+                await until(lambda door=door, at_once=at_once: door.inside == at_once)
                 assert door.inside == at_once
                 door.opened.set()
         assert door.most == at_once

@@ -19,6 +19,7 @@ from unit.runtime.sample_agents import (
     Order,
     Reply,
     Waiter,
+    until,
 )
 
 from fumehood import UsageError
@@ -258,7 +259,7 @@ async def test_the_runtime_limits_how_many_handlers_are_at_work(make_runtime: Ma
         async with anyio.create_task_group() as group:
             for key in "abcdef":
                 group.start_soon(lambda key=key: runtime.send(Greeting(name=""), to=f"waiter/{key}"))
-            await anyio.wait_all_tasks_blocked()
+            await until(lambda: door.inside == 2)
             assert door.inside == 2
             door.opened.set()
     assert door.most == 2

@@ -33,7 +33,7 @@ from fumehood import UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.cli.cluster.runtimes import RuntimeWishes, issue_credentials
 from fumehood.runtime import AgentId, DeliveryError, Grants, Reason, RefusedError
-from fumehood.runtime.envelopes import Envelope, ReplyEnvelope
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
 from fumehood.runtime.identity import TopicId
 from fumehood.runtime.messages import Payload
 from fumehood.runtime.nats import NatsConnection, NatsRuntime, ProcessPermissions, process_permissions
@@ -307,6 +307,111 @@ async def test_what_a_process_attempts_is_in_the_audit_log_of_the_other(secured:
             await scene.boss.send(Order(what="greet", target="greeter"), to="errand")
     (record,) = log.find(Query(kind="grant.denied"))
     assert (record.data["action"], record.data["target"]) == ("send to", "greeter/default")
+
+
+# What a process may write itself, in a form that others do not expect.
+
+OF_CLOWNS = {"members": {"mallory": "1"}, "homes": ["mallory"] * 16, "subscriptions": []}
+LIES: dict[str, dict[str, object]] = {
+    "no homes": {"homes": []},
+    "too many homes": {"homes": [None] * 17},
+    "a home that is no name": {"homes": ["a.b"] * 16},
+    "an incarnation that is no name": {"members": {"mallory": "1.2.ask.!"}},
+    "a subscription that is none": {"subscriptions": ["((("]},
+    "a subscription of an agent that cannot be": {"own_subscriptions": [["\n", "news.*"]]},
+    "a subscription of an agent to what is no topic": {"own_subscriptions": [["a", "((("]]},
+}
+
+
+async def write_clowns(scene: Scene, **lie: object) -> None:
+    takes = {"Greeting": scene.boss._types.digest_of("Greeting")}
+    await scene.link.call(SUBJECTS.entry("type.clown"), json.dumps({"takes": takes} | OF_CLOWNS | lie).encode())
+    await scene.boss._directory.catch_up()
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+async def test_an_entry_of_another_form_disturbs_no_other_type(scene: Scene, lie: dict[str, object]) -> None:
+    await write_clowns(scene, **lie)
+    await scene.boss.publish(News(headline="hot"), topic="news.a")
+    await scene.bank.idle()
+    assert [text for _, text in scene.read] == ["news.a/default: hot"]
+    with pytest.raises(DeliveryError):
+        await scene.boss.send(Greeting(name="x"), to="clown")
+
+
+async def test_a_home_that_changes_under_a_request_ends_that_request_and_no_runtime(scene: Scene) -> None:
+    """The request follows its agent, in a task of the runtime's own."""
+    _, boss, mallory = scene.addresses
+
+    async def ignore(_: object) -> None:
+        pass
+
+    await scene.link.subscribe(SUBJECTS.to_all(mallory), ignore)
+    await scene.mallory._unsubscribe()
+    await write_clowns(scene, members={"mallory": mallory.incarnation})
+    asking = asyncio.ensure_future(scene.boss.send(Greeting(name="x"), to="clown"))
+    while not scene.boss._requests._open:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    [message_id] = scene.boss._requests._open
+    await write_clowns(scene, homes=[])
+    answer = ReplyEnvelope(message_id, AgentId("clown"), failure=ReplyFailure("elsewhere", "x"))
+    await scene.link.publish(SUBJECTS.to(boss, mallory, "answer", message_id), answer.to_bytes())
+    with pytest.raises(DeliveryError, match="has no home"):
+        await asking
+    assert await scene.boss.send(Greeting(name="y"), to="greeter")
+
+
+async def test_grants_of_another_process_make_this_one_read_no_file(scene: Scene, tmp_path: Path) -> None:
+    """Where a policy is granted its digest is written; from a program a policy may be given as its file, too."""
+    (tmp_path / "policy.yaml").write_text("resources: {memory: 64M}\n")
+    for given in (str(tmp_path / "policy.yaml"), {"resources": {"memory": "64M"}}):
+        entry = json.dumps({"type": {"policies": [given]}}).encode()
+        await scene.link.call(SUBJECTS.entry("grants.clown"), entry)
+        await scene.boss._directory.catch_up()
+        assert scene.boss._directory.grants("clown") is None
+
+
+@pytest.mark.parametrize("audited", [True, False])
+async def test_text_that_cannot_be_written_ends_no_runtime(
+    secured: OpenProcess, tmp_path: Path, *, audited: bool
+) -> None:
+    """Half of a surrogate pair is text to JSON, and to nothing else."""
+    async with open_scene(secured, AuditLog.at(tmp_path / "audit") if audited else None) as scene:
+        bank, _, mallory = scene.addresses
+        for field in ("name", "cause", "chain"):
+            for topic in (None, TopicId("news.a")):
+                envelope = forged(AgentId("clown"), topic, "reader" if topic else "greeter")
+                match field:
+                    case "name":
+                        bad = replace(envelope, payload=Payload("\ud800", b"{}"))
+                    case "cause":
+                        bad = replace(envelope, cause="\ud800")
+                    case _:
+                        bad = replace(envelope, chain=("\ud800",))
+                if topic is None:
+                    reply = SUBJECTS.to(mallory, bank, "answer", "msg_f")
+                    await scene.link.publish(SUBJECTS.to(bank, mallory, "ask", "clown"), as_bytes(bad), reply)
+                else:
+                    subject = SUBJECTS.publication(bad.to, "mallory", AgentId("clown"))
+                    await scene.link.call(subject, as_bytes(bad))
+        await scene.settle()
+        await scene.boss.publish(News(headline="hot"), topic="news.a")
+        await scene.bank.idle()
+        assert [text for _, text in scene.read] == ["news.a/default: hot"]
+
+
+async def test_a_publication_is_for_the_type_that_its_subject_names(scene: Scene) -> None:
+    """By its type the home decides for a whole batch whether it is acknowledged before it is handled."""
+    grants = GrantsEntry(type=Grants(publish=["news.*"]))
+    await scene.link.call(SUBJECTS.entry("grants.clown"), grants.model_dump_json().encode())
+    await scene.bank._directory.catch_up()
+    envelope = forged(AgentId("clown"), TopicId("news.a"), "reader")
+    subject = SUBJECTS.publication(AgentId("greeter"), "mallory", AgentId("clown"))
+    await scene.link.call(subject, as_bytes(envelope))
+    other_key = SUBJECTS.publication(AgentId("reader", "b"), "mallory", AgentId("clown"))
+    await scene.link.call(other_key, as_bytes(envelope))
+    await scene.bank.idle()
+    assert scene.read == []
 
 
 # Each check is taken out, and the attack that it stops succeeds.

@@ -13,7 +13,7 @@ from fumehood.cli.arguments import Parser
 from fumehood.cli.log_output import show_warnings
 from fumehood.cli.output import say
 from fumehood.cluster.folder import AUTHORITY, FOLDER, NATS, SERVER_FILE, WORKER_FILE
-from fumehood.errors import LostError, UsageError
+from fumehood.errors import LostError, SandboxError, UsageError
 from fumehood.host.folders import user_folder
 from fumehood.policy import read_seconds
 
@@ -60,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     token.add_argument("--role", choices=("worker", "server"), default="worker", help="what it is (worker)")
     token.add_argument("--tenant", metavar="TENANT", action="append", default=[], help="serve these alone (repeatable)")
     token.add_argument("--expires", metavar="TIME", default="1h", help="how long the token holds (1h)")
+    token.add_argument("--output", metavar="FILE", help="where the token goes, for this user alone (standard output)")
     token.set_defaults(act=_token)
     join = verbs.add_parser("join", help="join one", description="Become a member: as a server, or a worker later on.")
     join.add_argument("token", metavar="TOKEN", help="a join token, or the file of one")
@@ -136,12 +137,20 @@ def _init(chosen: Arguments) -> int:
 
 
 def _token(chosen: Arguments) -> int:
+    from fumehood.cluster.credentials import write_private
     from fumehood.cluster.join import make_token
 
     if chosen.tenant and chosen.role != "worker":
         raise UsageError("--tenant is for workers; a server serves the tenants of its database")
     seconds = read_seconds(chosen.expires, "--expires")
-    print(make_token(_authority(chosen), chosen.name, chosen.role, seconds, chosen.tenant))
+    if chosen.output is not None and Path(chosen.output).exists():
+        raise UsageError(f"{chosen.output} exists already; choose another place with --output")
+    token = make_token(_authority(chosen), chosen.name, chosen.role, seconds, chosen.tenant)
+    if chosen.output is None:
+        print(token)
+    else:
+        write_private(Path(chosen.output), f"{token}\n")
+        print(f"{chosen.name}: its token is in {chosen.output}; it lets one machine join, within {chosen.expires}")
     return 0
 
 
@@ -150,6 +159,9 @@ def _join(chosen: Arguments) -> int:
 
     folder = cluster_folder(chosen.folder)
     FOLDER.make(folder)
+    if known := [name for name in (SERVER_FILE, WORKER_FILE) if (folder / name).exists()]:
+        # The token works once: it is not spent on what would take the place of another's credentials.
+        raise UsageError(f"this host has joined already: {folder / known[0]}; choose another --folder")
     credentials = asyncio.run(join_cluster(chosen.token))
     name = SERVER_FILE if credentials.observer else WORKER_FILE
     credentials.write(folder / name)
@@ -199,6 +211,13 @@ def _remove(chosen: Arguments) -> int:
     from fumehood.cluster.accounts import push_accounts
 
     authority = _authority(chosen)
-    asyncio.run(push_accounts(authority, authority.revoke(chosen.name)))
+    accounts = authority.revoke(chosen.name)
+    try:
+        asyncio.run(push_accounts(authority, accounts))
+    except (LostError, SandboxError) as error:
+        again = f"run `hood cluster remove {chosen.name}` again when NATS answers"
+        raise LostError(
+            f"{chosen.name} is removed, but NATS does not know it and lets it in; {again}: {error}"
+        ) from error
     print(f"{chosen.name}: removed; its credentials are not valid any more")
     return 0

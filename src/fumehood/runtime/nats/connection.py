@@ -26,12 +26,13 @@ from fumehood.host.loopback import is_loopback
 _CONNECT_SECONDS = _TIMEOUT_SECONDS = 5.0
 _RECONNECT_SECONDS = 0.1
 _WORD = re.compile(r"[!-~]*")
-_TLS = frozenset({"tls", "wss"})
+_TLS, _NO_TLS = frozenset({"tls", "wss"}), frozenset({"ws"})
 _WRONG_REVISION = frozenset({10071, 10164})
 _FULL = frozenset({10047, 10077, 10025})
 """Error codes of JetStream: out of storage, a stream's limit, a consumer's limit."""
 _NOT_FOUND = 404
 NO_RESPONDERS = "503"
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class WrongRevisionError(DeliveryError):
@@ -67,7 +68,8 @@ class NatsConnection:
             parts = urlsplit(url)
             if not parts.hostname:
                 raise UsageError(f"the address of a NATS server is not valid: {url!r}; write tls://HOST:PORT")
-            if parts.scheme not in _TLS and self.tls is None and not is_loopback(parts.hostname):
+            is_encrypted = parts.scheme in _TLS or (self.tls is not None and parts.scheme not in _NO_TLS)
+            if not is_encrypted and not is_loopback(parts.hostname):
                 raise UsageError(
                     f"messages to {parts.hostname} would not be encrypted; write tls://{parts.hostname}, "
                     "and give `tls` a context that trusts its authority"
@@ -86,6 +88,11 @@ class NatsConnection:
     @property
     def urls(self) -> list[str]:
         return [self.servers] if isinstance(self.servers, str) else list(self.servers)
+
+
+def loop_time() -> float:
+    """As `anyio.current_time`, which finds out first which event loop this is: here there is asyncio alone."""
+    return asyncio.get_running_loop().time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +115,9 @@ class NatsLink:
 
     def __init__(self, on_refused: Callable[[str], None]) -> None:
         # The client's own types are incomplete, and it is imported when a runtime is opened.
-        from nats.aio.client import Client
+        from fumehood.cluster.nats_client import NatsClient
 
-        self._client: Any = Client()
+        self._client: Any = NatsClient()
         self._on_refused = on_refused
         self._refusal = self._failure = ""
         self.reconnected: list[Callable[[], None]] = []
@@ -189,6 +196,35 @@ class NatsLink:
 
         return end
 
+    async def listen(self, subject: str, take: Callable[[Received], object]) -> Callable[[], Awaitable[None]]:
+        """As `subscribe`, with a plain function, which is called where the message was read."""
+
+        def take_one(message: Any) -> None:
+            headers = cast("dict[str, str]", message.headers or _NO_HEADERS)
+            take(Received(message.subject, message.reply, message.data, headers.get("Status", ""), headers))
+
+        with _translated(subject):
+            subscription = await self._client.listen(subject, take_one)
+
+        async def end() -> None:
+            with suppress(Exception):
+                await subscription.unsubscribe()
+
+        return end
+
+    def send(self, subject: str, data: bytes, reply: str = "") -> None:
+        """As `publish`, and in order with it, without waiting; see `is_congested`."""
+        with _translated(subject):
+            self._client.send(subject, data, reply)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether NATS reads more slowly than this process sends."""
+        return self._client.is_congested
+
+    async def wait_for_room(self) -> None:
+        await self._client.wait_for_room()
+
     async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
         _check_words(subject, reply)
         with _translated(subject):
@@ -260,6 +296,8 @@ class _translated:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
         from nats import errors
 
         if isinstance(error, errors.MaxPayloadError):

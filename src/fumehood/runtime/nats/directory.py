@@ -10,23 +10,39 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import anyio
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from fumehood.errors import DeliveryError, UsageError
-from fumehood.runtime.grants import Grants
-from fumehood.runtime.identity import AgentId
-from fumehood.runtime.nats.assignment import NO_HOMES, Homes
+from fumehood.runtime.grants import PatternText, WrittenGrants
+from fumehood.runtime.identity import AgentId, check_key
+from fumehood.runtime.nats.assignment import NO_HOMES
 from fumehood.runtime.nats.connection import NatsLink, NatsRefusedError, Received, WrongRevisionError
-from fumehood.runtime.nats.subjects import Address, Subjects, partition_of, type_token
+from fumehood.runtime.nats.subjects import PARTITIONS, Address, Subjects, check_name, partition_of, type_token
 
 _MOST_ATTEMPTS = 50
 _NOT_FOUND = 404
 _NEWS_SECONDS = 1.0
 _STORED_BYTES = 1 << 30
 _REVISION = "Nats-Expected-Last-Subject-Sequence"
+
+
+def _checked(check: Callable[[str, str], str], what: str) -> AfterValidator:
+    """What is not valid makes the whole entry none: others read it, and would fail at every message of any type."""
+
+    def validate(text: str) -> str:
+        try:
+            return check(text, what)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(validate)
+
+
+Name = Annotated[str, _checked(check_name, "a name")]
+AgentKey = Annotated[str, _checked(check_key, "a key")]
 
 
 class _Entry(BaseModel):
@@ -36,7 +52,7 @@ class _Entry(BaseModel):
 class ProcessEntry(_Entry):
     """A process that lives: `beat` changes every second or so."""
 
-    incarnation: str
+    incarnation: Name
     beat: int
 
 
@@ -45,17 +61,17 @@ class TypeEntry(_Entry):
 
     takes: Mapping[str, str]
     """Names of messages, with the digests of their schemas."""
-    subscriptions: tuple[str, ...]
-    own_subscriptions: tuple[tuple[str, str], ...] = ()
+    subscriptions: tuple[PatternText, ...]
+    own_subscriptions: tuple[tuple[AgentKey, PatternText], ...] = ()
     """Those that agents made at run time: key and topic."""
-    members: Mapping[str, str] = {}
+    members: Mapping[Name, Name] = {}
     """Incarnations of processes, by name."""
-    homes: Homes = NO_HOMES
+    homes: Annotated[tuple[Name | None, ...], Field(min_length=PARTITIONS, max_length=PARTITIONS)] = NO_HOMES
 
 
 class GrantsEntry(_Entry):
-    type: Grants
-    agents: Mapping[str, Grants] = {}
+    type: WrittenGrants
+    agents: Mapping[AgentKey, WrittenGrants] = {}
     """Those of single agents, by key."""
 
 
@@ -162,8 +178,8 @@ class Directory:
         self._apply(key, int(message["seq"]), base64.b64decode(message.get("data") or ""))
 
     async def refresh_type(self, type: str) -> None:
-        await self.refresh(f"type.{type_token(type)}")
-        await self.refresh(f"grants.{type_token(type)}")
+        for key in keys_of(type):
+            await self.refresh(key)
 
     async def _hear(self, message: Received) -> None:
         key, headers = self._subjects.news_key(message.subject), message.headers
@@ -219,6 +235,11 @@ class Directory:
     def _linked(self) -> NatsLink:
         assert self._link is not None
         return self._link
+
+
+def keys_of(type: str) -> tuple[str, str]:
+    """The entries of a type: who has it, and its grants."""
+    return f"type.{type_token(type)}", f"grants.{type_token(type)}"
 
 
 def _read(key: str, data: bytes) -> _Entry | None:

@@ -13,7 +13,7 @@ from collections import deque
 import anyio
 
 from fumehood.errors import DeliveryError, UsageError
-from fumehood.runtime.nats.connection import WrongRevisionError
+from fumehood.runtime.nats.connection import WrongRevisionError, loop_time
 from fumehood.runtime.nats.directory import Directory, ProcessEntry
 from fumehood.runtime.nats.subjects import Address
 
@@ -36,7 +36,7 @@ class Membership:
     @property
     def is_valid(self) -> bool:
         """Whether this process may act as the home of agents."""
-        return not self._is_given_up and anyio.current_time() < self._renewed + self.lease_seconds * _FENCE
+        return not self._is_given_up and loop_time() < self._renewed + self.lease_seconds * _FENCE
 
     async def join(self) -> None:
         """Begins a new incarnation, when an earlier one of this name has ended or its lease has."""
@@ -86,11 +86,11 @@ class Membership:
         return len(signs) == signs.maxlen and signs[0] > self._directory.process_revision(process)
 
     async def _wait_for_predecessor(self) -> None:
-        entry, started = self._directory.process(self._process), anyio.current_time()
+        entry, started = self._directory.process(self._process), loop_time()
         if entry is not None and entry.incarnation == self.address.incarnation:
             # This process itself, which has ended its agents.
             return
-        while entry is not None and anyio.current_time() < started + self.lease_seconds:
+        while entry is not None and loop_time() < started + self.lease_seconds:
             await anyio.sleep(self.lease_seconds / _RENEWALS)
             await self._directory.refresh(f"process.{self._process}")
             now = self._directory.process(self._process)
@@ -99,7 +99,7 @@ class Membership:
             entry = now
 
     async def _write(self) -> None:
-        started = anyio.current_time()
+        started = loop_time()
         entry = ProcessEntry(incarnation=self.address.incarnation, beat=self._beat + 1)
         seconds = self.lease_seconds / 3
         self._revision = await self._directory.write(f"process.{self._process}", entry, self._revision, seconds=seconds)

@@ -10,7 +10,7 @@ import anyio
 from fumehood.errors import DeadlineError, DeliveryError, FumehoodError, OverloadedError
 from fumehood.runtime.dead_letters import DeadLetterRecorder, reason_of
 from fumehood.runtime.envelopes import Envelope, chain_link
-from fumehood.runtime.nats.connection import NatsLink
+from fumehood.runtime.nats.connection import NatsLink, loop_time
 from fumehood.runtime.nats.subjects import Subjects
 
 _ATTEMPT_SECONDS = 2.0
@@ -45,8 +45,8 @@ class PublicationStore:
         link, subject = self.link, self._subjects.publication(envelope.to, self._process, envelope.sender)
         assert link is not None
         headers = {"Nats-Msg-Id": hashlib.sha256(chain_link(envelope.message_id, envelope.to).encode()).hexdigest()}
-        data, error = envelope.to_bytes(anyio.current_time(), time.time()), None
-        while (left := envelope.deadline - anyio.current_time()) > 0:
+        data, error = envelope.to_bytes(loop_time(), time.time()), None
+        while (left := envelope.deadline - loop_time()) > 0:
             try:
                 await link.call(subject, data, headers=dict(headers), seconds=min(left, _ATTEMPT_SECONDS))
                 return

@@ -27,10 +27,10 @@ from fumehood.errors import (
 from fumehood.runtime.audit import GrantDenied, RuntimeAudit
 from fumehood.runtime.dead_letters import DeadLetterRecorder, Reason, reason_of
 from fumehood.runtime.envelopes import Envelope, chain_link
-from fumehood.runtime.nats.connection import NatsLink, Received
+from fumehood.runtime.nats.connection import NatsLink, Received, loop_time
 from fumehood.runtime.nats.homes import AgentHomes
 from fumehood.runtime.nats.replies import Outbox
-from fumehood.runtime.nats.subjects import Subjects, sender_token
+from fumehood.runtime.nats.subjects import Subjects
 from fumehood.runtime.registry import Registry
 from fumehood.runtime.scheduler import Scheduler
 
@@ -69,7 +69,7 @@ class _Partition:
     number: int
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     arrived: asyncio.Queue[Received] = field(default_factory=lambda: asyncio.Queue[Received]())
-    active: float = field(default_factory=anyio.current_time)
+    active: float = field(default_factory=loop_time)
     """When a message came last, or the connection did."""
 
 
@@ -129,7 +129,7 @@ class Publications:
 
     def _pull_again(self) -> None:
         for partition in self._partitions.values():
-            partition.active = anyio.current_time()
+            partition.active = loop_time()
             partition.arrived.put_nowait(_ENDED)
 
     async def _take_all(self, name: str, partition: _Partition) -> None:
@@ -194,7 +194,7 @@ class Publications:
             fresh = [message for message in messages if not message.status]
             left -= len(fresh)
             if fresh:
-                partition.active = anyio.current_time()
+                partition.active = loop_time()
                 await self._take(fresh)
             if not messages or len(fresh) < len(messages):
                 return
@@ -236,7 +236,7 @@ class Publications:
             self._parts.outbox.put(message.reply, _LATER)
             return None
         try:
-            envelope = Envelope.from_bytes(message.data, anyio.current_time(), time.time())
+            envelope = Envelope.from_bytes(message.data, loop_time(), time.time())
         except MessageError:
             self._parts.outbox.put(message.reply, _NEVER)
             return None
@@ -265,10 +265,10 @@ class Publications:
         return self._parts.registry.registration(envelope.to.type).is_redelivered
 
     def _refusal(self, subject: str, envelope: Envelope) -> RefusedError | None:
-        """The subject proves the process and the sender's type; both ends need grants."""
-        (process, token), sender, topic = self._parts.subjects.publisher(subject), envelope.sender, envelope.topic
-        if token != sender_token(sender) or topic is None:
-            return RefusedError(f"the process {process} published a message in the name of {sender}")
+        """The subject proves the process and the sender's type, and is that of the recipient; both ends need grants."""
+        process, sender, topic = self._parts.subjects.publisher(subject), envelope.sender, envelope.topic
+        if subject != self._parts.subjects.publication(envelope.to, process, sender) or topic is None:
+            return RefusedError(f"the process {process} published a message in the name of {sender}, or under another")
         grants_of = self._parts.registry.grants_of
         if sender is not None and not grants_of(sender).may_publish(sender.key, topic):
             return RefusedError(f"{sender} may not publish to {topic}: its grants do not say so")
@@ -346,7 +346,7 @@ class Publications:
             return True
         if known["num_pending"] or not known["num_ack_pending"]:
             return bool(known["num_pending"])
-        return anyio.current_time() - partition.active < _MOST_WAITS * self._acknowledge_seconds
+        return loop_time() - partition.active < _MOST_WAITS * self._acknowledge_seconds
 
 
 def _partition_name(subject: str) -> str:

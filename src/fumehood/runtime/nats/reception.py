@@ -7,7 +7,9 @@ agents and their grants, which are checked here although the sender's process ha
 from __future__ import annotations
 
 import json
+import logging
 import time
+from collections import deque
 from dataclasses import dataclass
 
 import anyio
@@ -25,16 +27,18 @@ from fumehood.runtime.audit import GrantDenied, RuntimeAudit
 from fumehood.runtime.dead_letters import DeadLetterRecorder, Reason, reason_of
 from fumehood.runtime.dispatch import Dispatcher
 from fumehood.runtime.envelopes import Envelope
-from fumehood.runtime.identity import AgentId
 from fumehood.runtime.interface import RuntimeLimits
-from fumehood.runtime.nats.connection import Received
-from fumehood.runtime.nats.directory import Directory
+from fumehood.runtime.nats.connection import Received, loop_time
+from fumehood.runtime.nats.directory import Directory, keys_of
 from fumehood.runtime.nats.homes import AgentHomes
 from fumehood.runtime.nats.replies import NatsReplies, Outbox
 from fumehood.runtime.nats.requests import ELSEWHERE, Requests, read_texts
 from fumehood.runtime.nats.subjects import Address, Parcel, Subjects, sender_token
 from fumehood.runtime.registry import Registry
 from fumehood.runtime.scheduler import Scheduler
+
+_MOST_WAITING = 100_000
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +60,56 @@ class ReceptionParts:
 
 
 class Reception:
-    """Receives requests, answers, cancellations and probes."""
+    """Receives requests, answers, cancellations and probes.
+
+    What can be judged by what is known here is done at once, where it was read. A request for which the directory has
+    to be asked, or a refusal recorded, is done by a task, and everything behind it waits for that.
+    """
 
     def __init__(self, parts: ReceptionParts) -> None:
         self._parts = parts
         self._group: TaskGroup | None = None
+        self._waiting: deque[Received] = deque()
+        self._wanted = anyio.Event()
         self.is_stopped = False
 
     async def run(self) -> None:
         async with anyio.create_task_group() as group:
             self._group = group
-            await anyio.sleep_forever()
+            while True:
+                while self._waiting:
+                    await self._take_waiting(self._waiting[0])
+                    self._waiting.popleft()
+                self._wanted = anyio.Event()
+                await self._wanted.wait()
 
-    async def receive(self, message: Received) -> None:
+    def take(self, message: Received) -> None:
+        if not self._waiting and self._take_now(message):
+            return
+        if len(self._waiting) < _MOST_WAITING:  # its sender finds out that more are lost, by a probe
+            self._waiting.append(message)
+            self._wanted.set()
+
+    async def _take_waiting(self, message: Received) -> None:
+        try:
+            if not self._take_now(message):
+                await self._ask(self._parts.subjects.read_to(message.subject), message.data)
+        except Exception:
+            _log.exception("a message of another process could not be taken")
+
+    def _take_now(self, message: Received) -> bool:
+        """False for a request that takes longer."""
         parts = self._parts
         if not message.subject.startswith(parts.subjects.to_all(parts.homes.address).removesuffix(">")):
-            return
+            return True
         parcel = parts.subjects.read_to(message.subject)
         if not self._is_sent_by_process(parcel, message):
-            return
+            return True
         match parcel.kind:
             case "ask":
-                await self._ask(parcel, message.data)
+                return self._ask_now(parcel, message.data)
             case "answer":
-                await parts.requests.answered(parcel, message)
+                parts.requests.answered(parcel, message)
             case "cancel":
                 self._cancel(parcel, message.data.decode(errors="replace"))
             case "probe":
@@ -87,9 +117,10 @@ class Reception:
                 reply = parts.subjects.to(parcel.by, parts.homes.address, "probed")
                 parts.outbox.put(reply, json.dumps(unknown).encode())
             case "probed":
-                await parts.requests.probed(parcel, message)
+                parts.requests.probed(parcel, message)
             case _:
                 pass
+        return True
 
     def _is_sent_by_process(self, parcel: Parcel, message: Received) -> bool:
         """A process can make NATS deliver its stored messages to any subject, which no permission forbids.
@@ -106,13 +137,25 @@ class Reception:
         if self._parts.replies.withdraw(message_id, parcel.by):
             self._parts.dispatcher.abandon(message_id)
 
-    async def _ask(self, parcel: Parcel, data: bytes) -> None:
+    def _ask_now(self, parcel: Parcel, data: bytes) -> bool:
+        envelope = self._read(data)
+        if envelope is None or self._is_duplicate(envelope):
+            return True
+        if envelope.chain or self._judge(parcel, envelope) is not None:
+            return False
+        parts = self._parts
+        parts.replies.expect(envelope, parcel.by)
         try:
-            envelope = Envelope.from_bytes(data, anyio.current_time(), time.time())
-        except MessageError:
-            # There is no id to answer to; a probe of its sender finds that it is not known.
-            return
-        if envelope.topic is not None or self._is_duplicate(envelope):
+            is_placed = parts.scheduler.offer(envelope, None)
+        except (DeliveryError, MessageError):
+            is_placed = False
+        if not is_placed:
+            parts.replies.withdraw(envelope.message_id, parcel.by)
+        return is_placed
+
+    async def _ask(self, parcel: Parcel, data: bytes) -> None:
+        envelope = self._read(data)
+        if envelope is None or self._is_duplicate(envelope):
             return
         try:
             await self._check(parcel, envelope)
@@ -122,38 +165,55 @@ class Reception:
         self._parts.replies.expect(envelope, parcel.by)
         await self._accept(parcel.by, envelope)
 
+    def _read(self, data: bytes) -> Envelope | None:
+        try:
+            envelope = Envelope.from_bytes(data, loop_time(), time.time())
+        except MessageError:
+            # There is no id to answer to; a probe of its sender finds that it is not known.
+            return None
+        return envelope if envelope.topic is None else None
+
     def _is_duplicate(self, envelope: Envelope) -> bool:
         parts = self._parts
         return parts.replies.knows(envelope.message_id) or envelope.message_id in parts.dispatcher.answering
 
     async def _check(self, parcel: Parcel, envelope: Envelope) -> None:
-        parts, sender = self._parts, envelope.sender
-        if self.is_stopped:
-            raise StoppedError("the runtime is stopped and accepts no more messages")
-        if not parts.directory.is_current(parcel.by):
-            await parts.directory.refresh(f"process.{parcel.by.process}")
-            if not parts.directory.is_current(parcel.by):
-                raise RefusedError(f"the process {parcel.by.process} has lost its lease, or was started anew")
-        if parcel.detail != sender_token(sender):
-            raise RefusedError(f"the process {parcel.by.process} sent a message in the name of {sender}")
-        if sender is not None:
-            await self._check_sender(parcel.by, sender, envelope)
-        if envelope.hops > parts.limits.hops:
-            raise LoopError(f"{envelope.payload.name[:80]} to {envelope.to} is hop {envelope.hops} of one conversation")
-        if not parts.homes.is_here(envelope.to):
-            await parts.directory.refresh_type(envelope.to.type)
-            if not parts.homes.is_here(envelope.to):
-                raise _ElsewhereError(f"the process {parts.homes.address.process} is not its home")
+        """Raises why it is refused. Entries by which that is decided are read anew first: this copy may be behind."""
+        read: set[str] = set()
+        while (refusal := self._judge(parcel, envelope)) is not None:
+            keys = set(refusal.keys) - read
+            if not keys:
+                if refusal.denied is not None:
+                    await self._parts.audit.record(refusal.denied, agent=str(envelope.sender))
+                raise refusal.error
+            for key in keys:
+                await self._parts.directory.refresh(key)
+            read |= keys
 
-    async def _check_sender(self, by: Address, sender: AgentId, envelope: Envelope) -> None:
-        parts = self._parts
-        if parts.directory.home(sender) != by:
-            await parts.directory.refresh_type(sender.type)
+    def _judge(self, parcel: Parcel, envelope: Envelope) -> _Refusal | None:
+        """By what this process knows."""
+        parts, sender, by = self._parts, envelope.sender, parcel.by
+        if self.is_stopped:
+            return _Refusal(StoppedError("the runtime is stopped and accepts no more messages"))
+        if not parts.directory.is_current(by):
+            error = RefusedError(f"the process {by.process} has lost its lease, or was started anew")
+            return _Refusal(error, (f"process.{by.process}",))
+        if parcel.detail != sender_token(sender):
+            return _Refusal(RefusedError(f"the process {by.process} sent a message in the name of {sender}"))
+        if sender is not None:
             if parts.directory.home(sender) != by:
-                raise RefusedError(f"the process {by.process} is not the home of {sender}")
-        if not parts.registry.grants_of(sender).may_send(sender.key, envelope.to):
-            await parts.audit.record(GrantDenied("send to", str(envelope.to)), agent=str(sender))
-            raise RefusedError(f"{sender} may not send to {envelope.to}: its grants do not say so")
+                error = RefusedError(f"the process {by.process} is not the home of {sender}")
+                return _Refusal(error, keys_of(sender.type))
+            if not parts.registry.grants_of(sender).may_send(sender.key, envelope.to):
+                error = RefusedError(f"{sender} may not send to {envelope.to}: its grants do not say so")
+                return _Refusal(error, denied=GrantDenied("send to", str(envelope.to)))
+        if envelope.hops > parts.limits.hops:
+            name = envelope.payload.name[:80]
+            return _Refusal(LoopError(f"{name} to {envelope.to} is hop {envelope.hops} of one conversation"))
+        if not parts.homes.is_here(envelope.to):
+            error = _ElsewhereError(f"the process {parts.homes.address.process} is not its home")
+            return _Refusal(error, keys_of(envelope.to.type))
+        return None
 
     async def _refuse(self, by: Address, envelope: Envelope, error: FumehoodError) -> None:
         kind = ELSEWHERE if isinstance(error, _ElsewhereError) else None
@@ -184,6 +244,14 @@ class Reception:
             await self._parts.dead_letters.record(
                 envelope, Reason.OVERLOADED, f"the queue of {envelope.to} stayed full"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    error: FumehoodError
+    keys: tuple[str, ...] = ()
+    """Entries of the directory that may say otherwise by now."""
+    denied: GrantDenied | None = None
 
 
 class _ElsewhereError(RefusedError):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
 
 from fumehood.errors import DeliveryError, FumehoodError
 from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
-from fumehood.runtime.nats.connection import NatsLink
+from fumehood.runtime.nats.connection import NatsLink, loop_time
 from fumehood.runtime.nats.membership import Membership
 from fumehood.runtime.nats.subjects import Address, Subjects
 from fumehood.runtime.pending import PendingRequests
@@ -19,29 +20,41 @@ _MOST_UNSENT = 100_000
 
 
 class Outbox:
-    """Messages in the order in which they are sent; what NATS does not take is lost, and found out by a probe."""
+    """Messages in the order in which they are sent; what NATS does not take is lost, and found out by a probe.
+
+    They wait here while NATS reads too slowly, and before there is a connection.
+    """
 
     def __init__(self) -> None:
+        self._link: NatsLink | None = None
         self._waiting: deque[tuple[str, bytes, str]] = deque(maxlen=_MOST_UNSENT)
         self._wanted = anyio.Event()
 
     def put(self, subject: str, data: bytes, reply: str = "") -> None:
-        self._waiting.append((subject, data, reply))
-        self._wanted.set()
+        link = self._link
+        if link is None or self._waiting or link.is_congested:
+            self._waiting.append((subject, data, reply))
+            self._wanted.set()
+        else:
+            _send(link, subject, data, reply)
 
     async def run(self, link: NatsLink) -> None:
+        self._link = link
         while True:
-            await self._wanted.wait()
-            self._wanted = anyio.Event()
             await self.send_all(link)
+            self._wanted = anyio.Event()
+            await self._wanted.wait()
 
     async def send_all(self, link: NatsLink) -> None:
         while self._waiting:
-            subject, data, reply = self._waiting.popleft()
-            try:
-                await link.publish(subject, data, reply)
-            except DeliveryError:
-                continue
+            if link.is_congested:
+                await link.wait_for_room()
+            _send(link, *self._waiting.popleft())
+
+
+def _send(link: NatsLink, subject: str, data: bytes, reply: str) -> None:
+    with suppress(DeliveryError):
+        link.send(subject, data, reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,7 @@ class NatsReplies:
 
     def forget_late(self) -> None:
         """An answer after the deadline is not sent."""
-        now = anyio.current_time()
+        now = loop_time()
         for message_id, requester in tuple(self._requesters.items()):
             if requester.envelope.deadline < now:
                 del self._requesters[message_id]

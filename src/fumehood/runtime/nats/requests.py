@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from fumehood.errors import AgentLostError, DeliveryError, FumehoodError, MessageError
 from fumehood.runtime.dead_letters import DeadLetterRecorder, reason_of
 from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
-from fumehood.runtime.nats.connection import NO_RESPONDERS, Received
+from fumehood.runtime.nats.connection import NO_RESPONDERS, Received, loop_time
 from fumehood.runtime.nats.directory import Directory
 from fumehood.runtime.nats.membership import Membership
 from fumehood.runtime.nats.replies import Outbox
@@ -41,7 +41,7 @@ class _OpenRequest:
     home: Address
     subject: str
     moves: int = 0
-    sent: float = field(default_factory=anyio.current_time)
+    sent: float = field(default_factory=loop_time)
 
 
 class Requests:
@@ -68,7 +68,7 @@ class Requests:
         subject = self._subjects.to(home, own, "ask", sender_token(envelope.sender))
         self._open[envelope.message_id] = _OpenRequest(envelope, home, subject, moves)
         reply = self._subjects.to(own, home, "answer", envelope.message_id)
-        self._outbox.put(subject, envelope.to_bytes(anyio.current_time(), time.time()), reply)
+        self._outbox.put(subject, envelope.to_bytes(loop_time(), time.time()), reply)
 
     def abandon(self, envelope: Envelope) -> bool:
         """Whether it was a request to another process, which is told to stop."""
@@ -78,7 +78,7 @@ class Requests:
             self._outbox.put(subject, envelope.message_id.encode())
         return request is not None
 
-    async def answered(self, parcel: Parcel, message: Received) -> None:
+    def answered(self, parcel: Parcel, message: Received) -> None:
         request = self._open.get(parcel.detail)
         if request is None or request.home != parcel.by:
             # Late, or from a process that was not asked; an earlier incarnation is another process.
@@ -90,7 +90,8 @@ class Requests:
         try:
             answer = ReplyEnvelope.from_bytes(message.data)
         except MessageError as error:
-            await self.fail(request.envelope, error)
+            assert self._group is not None
+            self._group.start_soon(self.fail, request.envelope, error)
             return
         if answer.message_id != parcel.detail:
             return
@@ -154,7 +155,7 @@ class Requests:
         for message_id, request in tuple(self._open.items()):
             if not self._pending.is_open(message_id):
                 del self._open[message_id]
-            elif request.sent < anyio.current_time() - PROBE_SECONDS:
+            elif request.sent < loop_time() - PROBE_SECONDS:
                 # A younger one may still be answered by NATS itself: that it was not delivered.
                 homes[request.home].append(message_id)
         for home, message_ids in homes.items():
@@ -170,14 +171,15 @@ class Requests:
         is_lost = not self._directory.is_current(home) or self._membership.is_lost(home.process)
         return is_lost or self._unreachable.get(home, 0) >= _MOST_UNREACHABLE
 
-    async def probed(self, parcel: Parcel, message: Received) -> None:
+    def probed(self, parcel: Parcel, message: Received) -> None:
         """The home has said which of the requests it does not know, or NATS that it is not connected."""
         if message.status:
             if message.status == NO_RESPONDERS:
                 self._unreachable[parcel.by] = self._unreachable.get(parcel.by, 0) + 1
             return
         self._unreachable.pop(parcel.by, None)
-        await self._lose(parcel.by, read_texts(message.data))
+        if (unknown := read_texts(message.data)) and self._group is not None:
+            self._group.start_soon(self._lose, parcel.by, unknown)
 
     async def _lose(self, home: Address, message_ids: list[str]) -> None:
         for message_id in message_ids:

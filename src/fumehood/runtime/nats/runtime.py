@@ -204,7 +204,7 @@ class NatsRuntime(LocalRuntime):
     async def _begin(self, link: NatsLink) -> None:
         self._link = self._store.link = link
         assert self._group is not None
-        self._unsubscribe = await link.subscribe(self._subjects.to_all(self._homes.address), self._reception.receive)
+        self._unsubscribe = await link.listen(self._subjects.to_all(self._homes.address), self._reception.take)
         await link.flush()
         link.reconnected.append(self._reconnected)
         self._group.start_soon(self._outbox.run, link)
@@ -272,9 +272,7 @@ class NatsRuntime(LocalRuntime):
     async def _begin_anew(self) -> None:
         await self._reload()
         await self._membership.join()
-        self._unsubscribe = await self._linked.subscribe(
-            self._subjects.to_all(self._homes.address), self._reception.receive
-        )
+        self._unsubscribe = await self._linked.listen(self._subjects.to_all(self._homes.address), self._reception.take)
         await self._homes.join_again()
         self._publications.follow()
 

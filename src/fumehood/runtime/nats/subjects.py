@@ -53,6 +53,7 @@ def check_name(text: str, what: str) -> str:
     return text
 
 
+@lru_cache(10_000)
 def type_token(type: str) -> str:
     """A type as one level of a subject."""
     return type.replace(".", "/")
@@ -120,10 +121,9 @@ class Subjects:
     def is_publication(self, subject: str) -> bool:
         return subject.startswith(f"{self.root}.publication.")
 
-    def publisher(self, subject: str) -> tuple[str, str]:
-        """The process, and the token of the sender."""
-        parts = subject.split(".")
-        return parts[4], parts[5]
+    def publisher(self, subject: str) -> str:
+        """The process that has stored a publication."""
+        return subject.split(".")[4]
 
     def consumer(self, type: str, partition: int) -> str:
         return f"{hashlib.sha256(type.encode()).hexdigest()[:20]}_{partition}"

@@ -58,9 +58,11 @@ class NatsTransport:
 
     async def _home(self, envelope: Envelope) -> Address:
         agent = envelope.to
-        if self._directory.home(agent) is None:
+        home = self._directory.home(agent)
+        if home is None:
             await self._directory.refresh_type(agent.type)
-        entry, home = self._directory.type(agent.type), self._directory.home(agent)
+            home = self._directory.home(agent)
+        entry = self._directory.type(agent.type)
         if entry is None:
             raise unknown_type(agent.type, (type for type, _ in self._directory.types()))
         self._check_schema(envelope, entry)

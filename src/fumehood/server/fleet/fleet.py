@@ -32,12 +32,14 @@ from fumehood.server.fleet.poison import PoisonedPolicies
 from fumehood.server.fleet.worker_reports import WorkerReports
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from fumehood.cluster.nats_client import NatsClient
 
 _STATUS = "Status"
 """The header of what NATS says itself: that no process hears a subject."""
-_SHUTDOWN, _STALE = "Server Shutdown", "Stale Connection"
+_UNDECIDED = ("Server Shutdown", "Stale Connection", "Slow Consumer")
+"""Why NATS closes connections of workers that may live, cut off, until their lease is over."""
 _log = logging.getLogger(__name__)
 
 
@@ -49,8 +51,8 @@ class Fleet:
         self._credentials = MemberCredentials.read(folder / SERVER_FILE)
         self._account = account_of(self._credentials.user)
         self._instance = secrets.token_hex(6)
-        self._client: Client | None = None
-        self._observer: Client | None = None
+        self._client: NatsClient | None = None
+        self._observer: NatsClient | None = None
         self._workers: dict[str, KnownWorker] = {}
         self._carriers: dict[tuple[str, str], SubjectCarrier] = {}
         """By worker and channel."""
@@ -69,7 +71,7 @@ class Fleet:
         await subscribe(client, subjects.down(self.name, "*", self._instance, "*"), self._on_message, headers=[_STATUS])
         await subscribe(client, subjects.stored("*"), self._on_entry, headers=STORED_HEADERS)
         if ClusterAuthority.is_at(self._folder / AUTHORITY):
-            admission = NewcomerAdmission(ClusterAuthority(self._folder / AUTHORITY))
+            admission = NewcomerAdmission(ClusterAuthority(self._folder / AUTHORITY), client.send)
             await subscribe(client, subjects.join("*"), admission.answer)
         self._observer = await connect(self._credentials, is_observer=True)
         await subscribe(self._observer, f"$SYS.ACCOUNT.{self._account}.DISCONNECT", self._on_disconnected)
@@ -152,7 +154,7 @@ class Fleet:
 
     # What workers say.
 
-    async def _on_message(self, message: Msg) -> None:
+    def _on_message(self, message: Msg) -> None:
         _, _, _, worker, _, channel = message.subject.split(".")
         if subjects.is_report(channel):
             if (known := self._workers.get(worker)) is not None:
@@ -166,7 +168,7 @@ class Fleet:
         else:
             carrier.deliver(message.data)
 
-    async def _on_entry(self, message: Msg) -> None:
+    def _on_entry(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
         if stored_sequence(message, name) is None:
             return
@@ -198,14 +200,13 @@ class Fleet:
     def _wake_for(self, worker: KnownWorker, count: int) -> None:
         self.queue.wake(count, lambda needs: may_take(worker, needs))
 
-    async def _on_disconnected(self, message: Msg) -> None:
+    def _on_disconnected(self, message: Msg) -> None:
         """NATS says who, by the token that was shown; which of its connections, by its number."""
         event = json.loads(message.data)
         client, reason = event.get("client", {}), str(event.get("reason"))
         worker = self._workers.get(str(client.get("name_tag")))
-        if worker is not None and worker.client == client.get("id") and reason != _SHUTDOWN:
-            what = "does not answer" if reason == _STALE else "has ended"
-            self._lose(worker, f"worker {worker.name} {what} ({reason})")
+        if worker is not None and worker.client == client.get("id") and not reason.startswith(_UNDECIDED):
+            self._lose(worker, f"worker {worker.name} has ended ({reason})")
 
     async def _lose_carriers(self) -> None:
         for carrier in list(self._carriers.values()):
@@ -213,7 +214,7 @@ class Fleet:
 
     # Loss.
 
-    async def _keep(self, client: Client) -> None:
+    async def _keep(self, client: NatsClient) -> None:
         last, renew, lease = now(), self._times.renew, self._times.lease
         while True:
             await _quietly(client.publish(subjects.beat(self.name), self._instance.encode()))

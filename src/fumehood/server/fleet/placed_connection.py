@@ -5,7 +5,9 @@ Only the opening is tried elsewhere. A sandbox that is open has one home; when t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from fumehood.cluster.carrier import SubjectCarrier
@@ -13,10 +15,14 @@ from fumehood.errors import DeniedError, FumehoodError, HostUnavailableError, Lo
 from fumehood.guest.contract.frames import Header
 from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.connection import SandboxConnection
+from fumehood.remote.memory import MemoryAccount
 from fumehood.server.fleet.choice import SandboxNeeds
 from fumehood.server.fleet.known_worker import KnownWorker
 
 _MOST_ASKED = 3
+_OPEN_SECONDS = 900.0
+"""Environments are built and images pulled meanwhile."""
+CLOSE_SECONDS = 60.0
 _PLACE = "a worker of the cluster"
 
 
@@ -39,12 +45,20 @@ class WorkerChooser(Protocol):
 
 
 class PlacedConnection(SandboxConnection):
-    """`lost` is called once, with the reason, when the worker that has the sandbox is lost."""
+    """`lost` is called once, with the reason, when the worker that has the sandbox is lost.
+
+    A worker that lives and does not answer holds nothing up for ever: neither an opening nor the end of a sandbox.
+    """
 
     def __init__(
-        self, fleet: WorkerChooser, needs: SandboxNeeds, opening: Header, lost: Callable[[str], object]
+        self,
+        fleet: WorkerChooser,
+        needs: SandboxNeeds,
+        opening: Header,
+        lost: Callable[[str], object],
+        memory: MemoryAccount,
     ) -> None:
-        super().__init__(_PLACE, self._dial_worker, opening)
+        super().__init__(_PLACE, self._dial_worker, opening, account=memory)
         self._fleet, self._needs, self._opening, self.lost = fleet, needs, opening, lost
         self.worker: KnownWorker | None = None
 
@@ -77,8 +91,12 @@ class PlacedConnection(SandboxConnection):
         self.worker, self._requested = worker, self._opening | {"epoch": worker.epoch}
         worker.reserve()
         try:
-            await super().open()
+            async with asyncio.timeout(_OPEN_SECONDS):
+                await super().open()
             await self._refuse_other_policy(worker)
+        except TimeoutError:
+            worker.give_back()
+            raise LostError(f"worker {worker.name} has not answered for {_OPEN_SECONDS:g} s") from None
         except BaseException:
             worker.give_back()
             raise
@@ -92,8 +110,22 @@ class PlacedConnection(SandboxConnection):
             raise LostError(f"worker {worker.name} has opened another policy than it was asked for")
 
     async def close(self, *, is_failing: bool = False) -> None:
-        await super().close(is_failing=is_failing)
-        self._fleet.release(self)
+        try:
+            with self.ending_in(CLOSE_SECONDS):
+                await super().close(is_failing=is_failing)
+        finally:
+            self._fleet.release(self)
+
+    @contextmanager
+    def ending_in(self, seconds: float) -> Iterator[None]:
+        """If the block takes longer, the connection is given up. The worker closes what has none after a while."""
+        task = self._task
+        timer = None if task is None else asyncio.get_running_loop().call_later(seconds, task.cancel)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     async def _dial_worker(self) -> MessageCarrier:
         assert self.worker is not None

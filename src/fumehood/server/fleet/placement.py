@@ -45,7 +45,7 @@ class FleetPlacement:
             gated=opening.gated,
         )
         needs = SandboxNeeds(tenant.name, request.policy.digest, request.policy.backend)
-        connection = PlacedConnection(self._fleet, needs, packed, request.lost)
+        connection = PlacedConnection(self._fleet, needs, packed, request.lost, request.memory)
         return WorkerSandbox(request, connection, state)
 
     async def fork(self, box: PlacedSandbox, count: int) -> list[Fork]:

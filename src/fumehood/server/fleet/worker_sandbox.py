@@ -24,7 +24,7 @@ from fumehood.sandbox.audit.choice import open_trail
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.saved_state import SavedState
 from fumehood.sandbox.workspace_state import WorkspaceState
-from fumehood.server.fleet.placed_connection import PlacedConnection
+from fumehood.server.fleet.placed_connection import CLOSE_SECONDS, PlacedConnection
 from fumehood.server.sandboxes.placement import PlacementRequest
 from fumehood.snapshots import Snapshot
 from fumehood.tenant import Tenant
@@ -35,7 +35,7 @@ class WorkerSandbox(RemoteSandbox):
 
     def __init__(self, request: PlacementRequest, connection: PlacedConnection, state: WorkspaceState | None) -> None:
         super().__init__(connection, keep_tmp=request.opening.keep_tmp)
-        self.request = request
+        self.request, self._placed = request, connection
         self._kept = _KeptWorkspace(self)
         self._saved = SavedState(self._kept, None)
         self._is_empty = state is None
@@ -64,7 +64,8 @@ class WorkerSandbox(RemoteSandbox):
         try:
             if error is None and self._saved.is_named:
                 with anyio.CancelScope(shield=True):
-                    await calls.ask(self._open_conversations(), {"do": END_PROGRAMS})
+                    with self._placed.ending_in(CLOSE_SECONDS):
+                        await calls.ask(self._open_conversations(), {"do": END_PROGRAMS})
                     await self._saved.save_at_end(self._kept.converse)
         except BaseException as problem:
             failure = problem

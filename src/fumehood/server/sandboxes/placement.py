@@ -10,6 +10,7 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
+from fumehood.remote.memory import MemoryAccount
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.async_sandbox import AsyncSandbox, open_named
 from fumehood.sandbox.workspace_state import PolicyUse
@@ -32,6 +33,8 @@ class PlacementRequest:
     tenant: Tenant
     trail: Trail
     lost: Loss
+    memory: MemoryAccount
+    """In which messages count that come from where the sandbox is."""
 
 
 class Fork(Protocol):

@@ -76,7 +76,8 @@ class SandboxRegistry:
 
         def place(identifier: str, lost: Loss) -> PlacedSandbox:
             served = trail.within(**{SERVED_AS: identifier})
-            request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
+            memory = self.memory_of(principal.tenant)
+            request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost, memory)
             return self._placement.place(request)
 
         try:
@@ -183,6 +184,11 @@ class SandboxRegistry:
             opened.tokens.withdraw(principals)
         theirs = [opened for opened in self._open.values() if opened.principal.name in principals]
         await asyncio.gather(*(opened.close(cause) for opened in theirs))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no sandbox is open."""
+        return not self._open
 
     async def drain(self, seconds: float) -> None:
         """No more openings; what is open may go on for so long."""
