@@ -26,7 +26,7 @@ code, .seen { font: 12.5px/1.5 ui-monospace, monospace; overflow-wrap: anywhere 
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem } dt { font-weight: 600 } dd { margin: 0 }
 @media (max-width: 40rem) {
   dl { grid-template-columns: 1fr } dd { margin-bottom: .4rem }
-  table:not(.dense) { display: block; overflow-x: auto }
+  table:not(.dense) { display: block; overflow-x: auto } td.long { min-width: 14rem }
   .dense tr { display: grid; grid-template-columns: minmax(0, 1fr) 4.8rem 4.2rem 3.6rem }
   .dense tr { border-bottom: 1px solid var(--line) }
   .dense th, .dense td.word { white-space: normal } .dense th, .dense td { border: 0; padding-right: .4rem }

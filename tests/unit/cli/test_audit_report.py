@@ -68,6 +68,17 @@ def test_text_of_programs_is_harmless_in_both(log: Path, tmp_path: Path) -> None
     assert "\x1b" not in both
 
 
+@pytest.mark.parametrize(
+    "formula", ["=1", "+1", "-1", "@x", "\t=1", "\r=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20x"]
+)
+def test_no_text_of_a_program_is_a_formula(tmp_path: Path, formula: str) -> None:
+    trail = Trail(AuditLog.at(tmp_path / "audit"), who="tester").within(sandbox="box_1")
+    trail.write_blocking(EgressDenied("connect", formula, "no rule opens this name", None, 1))
+    assert report(tmp_path / "audit", tmp_path) == 0
+    (denied,) = [row["what"] for row in rows(tmp_path) if row["section"] == "denial"]
+    assert denied[0] not in "=+-@\t\r\uff1d\uff0b\uff0d\uff20"
+
+
 def test_records_of_other_times_are_left_out(log: Path, tmp_path: Path) -> None:
     assert report(log, tmp_path, "--since", "2000-01-01", "--until", "2001-01-01") == 0
     assert rows(tmp_path) == []

@@ -28,7 +28,8 @@ exit code: 0, or 1 when something in the log was changed.
 _COLUMNS = ("section", "time", "record", "who", "kind", "what", "count")
 _DAY = ("sandboxes", "runs", "not successful", "denials", "approvals asked")
 _STDOUT = "-"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Those of full width mean the same to a spreadsheet of an East Asian language.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def add_verbs(verbs: Verbs) -> None:
