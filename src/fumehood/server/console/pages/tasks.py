@@ -15,9 +15,9 @@ from fumehood.server.console.news import Fragment
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, record_number
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
-from fumehood.server.console.run_rows import who_of
+from fumehood.server.console.run_rows import ids_of, who_of
 from fumehood.server.console.story import StoryStep, StoryTeller
-from fumehood.server.console.task_story import TaskMembership, TaskRow, find_task, ids_of, list_tasks, task_records
+from fumehood.server.console.task_story import TaskMembership, TaskRow, find_task, list_tasks, task_records
 from fumehood.server.identity.principals import Scope
 
 _SCOPES = (Scope.RUN, Scope.AUDIT)
