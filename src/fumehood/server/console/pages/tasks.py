@@ -108,10 +108,10 @@ class TaskView:
             return found
         if record.kind not in _UNTOLD:
             found.append(Fragment(await page.blocking(lambda: self._drawn(record)), "steps", "end"))
-        if record.kind in ("task.ended", "model.answered", "tool.called"):
-            row = await page.blocking(lambda: find_task(page.source.log, self._row.id))
-            if row is not None:
-                found.append(Fragment(render("fragments/task_head.html", task=self._members.so_far(row))))
+        if record.kind in ("task.started", "task.ended"):  # which goes through all tasks of the log
+            self._row = await page.blocking(lambda: find_task(page.source.log, self._row.id)) or self._row
+        if record.kind in ("task.started", "task.ended", "model.answered", "tool.called"):
+            found.append(Fragment(render("fragments/task_head.html", task=self._members.so_far(self._row))))
         return found
 
     def _drawn(self, record: Record) -> str:
