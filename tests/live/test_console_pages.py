@@ -10,7 +10,7 @@ import pytest
 from hood_cluster import running_cluster, wait_for_workers, wait_until
 from hood_server import RunningServer, running_server
 from live.console_browser import Visitor, visiting
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from fumehood.audit.events import EgressDenied
 from fumehood.audit.trail import Trail
@@ -76,6 +76,49 @@ def test_a_denial_becomes_the_next_version_of_its_policy(visitor: Visitor, api: 
     stale.get_by_role("button", name="Save as version 2").click()
     expect(stale.locator("main")).to_contain_text("Version 2 was saved since")
     assert api.get("/policies/reader").json()["version"] == 2
+
+
+def press(page: Page, name: str) -> None:
+    """Goes to a link, a button or a box with Tab, as people without a mouse do, and presses it."""
+    focused = "(each => each.getAttribute('aria-label') || each.innerText || each.name)(document.activeElement)"
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if name in (page.evaluate(focused) or ""):
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+            page.keyboard.press("Space" if page.evaluate("document.activeElement.type") == "checkbox" else "Enter")
+            return
+    raise AssertionError(f"no Tab leads to {name}")
+
+
+def test_those_who_manage_need_no_mouse(visitor: Visitor, api: httpx.Client) -> None:
+    text = "network:\n  allow:\n    - {host: known.example, ports: [443]}\n"
+    assert api.put("/policies/keyboard", json={"text": text}).status_code == 200
+    run(api, "import socket\ntry: socket.create_connection(('keys.example', 443), 5)\nexcept OSError: pass", "keyboard")
+    page = visitor.page
+    visitor.go("/egress?host=keys.example")
+    press(page, "Propose it for keyboard")
+    page.wait_for_url("**/change?*")
+    press(page, "Save as version 2")
+    expect(page.locator("h1")).to_have_text("keyboard version 2")
+    page.keyboard.press("g")
+    page.keyboard.press("y")
+    page.wait_for_url("**/keys")
+    page.focus("#name")
+    page.keyboard.type("by hand")
+    press(page, "scope-audit")
+    press(page, "Make the key")
+    key = page.locator(".once pre").inner_text().strip().split("_")[1]
+    press(page, f"Revoke {key}")
+    expect(page.locator("tr", has_text=key).locator(".state")).to_have_text("revoked")
+    page.keyboard.press("g")
+    page.keyboard.press("l")
+    page.wait_for_url("**/audit")
+    press(page, "Verify now")
+    expect(page.locator(".bar .state")).to_have_text("verified")
+    page.keyboard.press("/")
+    page.keyboard.type("keys.example")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/audit?text=keys.example*")
 
 
 def test_what_was_denied_is_proposed_together_line_by_line(visitor: Visitor, api: httpx.Client) -> None:

@@ -30,7 +30,7 @@ _COLUMNS = "seq, hash, time, kind, run_id, sandbox_id, body"
 # What lies behind the end of the log is not of the log.
 _IN_CHAIN = "seq <= (SELECT seq FROM head WHERE one = 1)"
 _OPENING_SECONDS = 30.0
-_MOST_READERS = 4
+_MOST_READERS = 2
 """That are kept open between questions."""
 # Not LIKE, which can take a thousand times longer for a text that a record is full of, but for its end.
 _HOLDS = "instr(lower(body), lower(?))"

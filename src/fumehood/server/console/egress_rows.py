@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
-from fumehood.server.console.run_rows import who_of
+from fumehood.server.console.run_rows import who_of, whole_number
 from fumehood.server.console.source import RecordReader
 from fumehood.server.console.story import StoryTeller
 
@@ -53,11 +53,11 @@ def egress_rows(
         name = (policy.name if policy else None) or ""
         if of_policy is not None and name != of_policy:
             continue
-        key = (record.kind, what, data.get("rule"), name)
+        key = (record.kind, what, str(data.get("rule")), name)
         if key not in found:
             found[key] = _row(teller, record, name)
         row = found[key]
-        row.count += int(data.get("count") or 1)
+        row.count += whole_number(data.get("count")) or 1
         row.by.add(who_of(record))
     return list(found.values())
 

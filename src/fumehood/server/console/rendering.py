@@ -22,6 +22,7 @@ _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
 _MOST_CHARACTERS = 4000
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+_LARGEST = 2**63  # beyond it, and so not of ours, a number may be too large to be divided
 _OF_BYTES = ("bytes", "memory", "disk", "workspace")
 
 
@@ -106,7 +107,7 @@ def _as_time(value: object) -> datetime | None:
 
 
 def size(value: object) -> str:
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or abs(value) > _LARGEST:
         return "?"
     for amount, unit in _UNITS:
         if value >= amount:
@@ -123,7 +124,7 @@ def amount(value: float, name: str) -> str:
 
 def duration(value: object) -> str:
     """Of microseconds."""
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or abs(value) > _LARGEST:
         return "?"
     if value < 1_000_000:
         return f"{value / 1000:.0f} ms"

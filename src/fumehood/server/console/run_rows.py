@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
@@ -12,6 +12,7 @@ from fumehood.frozen import frozen
 from fumehood.server.console.source import RecordReader
 
 _MOST_LOOKED_AT = 3000
+_LARGEST = 2**63
 DENIALS = frozenset({"egress.denied", "request.denied", "sandbox.refused", "grant.denied", "port.denied"})
 _ENDS = frozenset({"run.finished", "run.broke", "request.denied"})
 _TONES = {"success": "good", "running": "live", "asked": "live", "cancelled": "warn"}
@@ -44,10 +45,20 @@ class RunRow:
         return self.state not in ("asked", "running")
 
 
+def ids_of(record: Record) -> dict[str, Any]:
+    ids = record.parse().get("ids")
+    return cast("dict[str, Any]", ids) if isinstance(ids, dict) else {}
+
+
+def whole_number(value: object) -> int:
+    """0 for what is none that a record of ours has: a log that was changed may hold anything, and is shown as well."""
+    return value if isinstance(value, int) and abs(value) < _LARGEST else 0
+
+
 def sum_up(records: Sequence[Record]) -> RunRow:
     """The records of one run, in their order."""
     first = records[0]
-    fields, ids = first.parse(), first.parse().get("ids", {})
+    fields = first.parse()
     row: dict[str, Any] = {"what": "", "state": "asked", "detail": "", "denials": 0}
     row |= dict.fromkeys(("duration_us", "cpu_us", "memory_bytes"))
     for record in records:
@@ -56,7 +67,7 @@ def sum_up(records: Sequence[Record]) -> RunRow:
         id=first.run_id or "",
         sandbox=first.sandbox_id or "",
         who=str(fields.get("who", "?")),
-        agent=str(ids.get("agent", "")) if isinstance(ids, dict) else "",  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
+        agent=str(ids_of(first).get("agent", "")),
         time=first.time,
         seq=first.seq,
         **row,
@@ -93,7 +104,7 @@ def _end(data: dict[str, Any]) -> str:
 
 
 def _number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+    return whole_number(value) if isinstance(value, int) else None
 
 
 def who_of(record: Record) -> str:

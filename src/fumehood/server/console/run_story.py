@@ -7,7 +7,7 @@ from itertools import takewhile
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.frozen import frozen
-from fumehood.server.console.run_rows import run_records
+from fumehood.server.console.run_rows import ids_of, run_records
 from fumehood.server.console.source import RecordReader
 
 _MOST_LOOKED_AT = 5000
@@ -45,7 +45,7 @@ def _call_of(log: RecordReader, first: Record, run: str) -> tuple[Record, str, s
         return None
     under_way: dict[str, Record] = {}
     for record in log.find(Query(sandbox_id=first.sandbox_id, kind="tool")):
-        ids = record.parse().get("ids", {})
+        ids = ids_of(record)
         call, task = str(ids.get("call", "")), str(ids.get("task", ""))
         if record.kind == "tool.called":
             under_way[call] = record
@@ -62,4 +62,4 @@ def _newest_before(calls: dict[str, Record], first: Record) -> tuple[Record, str
     if len(found) != 1:
         return None
     record, call = found[0]
-    return record, call, str(record.parse().get("ids", {}).get("task", ""))
+    return record, call, str(ids_of(record).get("task", ""))

@@ -18,6 +18,7 @@ from fumehood.policy import Policy, describe
 from fumehood.policy.decision import Decision
 from fumehood.server.console.pictures import PICTURE_TYPES
 from fumehood.server.console.routes import ROOT
+from fumehood.server.console.run_rows import whole_number
 from fumehood.server.console.source import RecordReader
 
 _TITLES = {
@@ -217,15 +218,11 @@ class StoryTeller:
             if isinstance(content, dict) and not PICTURE_TYPES & shown.keys():
                 about = cast("dict[str, Any]", content)
                 text = self._text(about.get("stored"))
-                yield Block("value", text, "", _whole_number(about.get("size")), str(about.get("sha256")))
+                yield Block("value", text, "", whole_number(about.get("size")), str(about.get("sha256")))
 
     def _text(self, stored: object) -> str | None:
         data = self._log.attachment(stored) if isinstance(stored, str) else None
         return None if data is None else data.decode("utf-8", "backslashreplace")
-
-
-def _whole_number(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _policy(text: bytes | None, name: object) -> Policy | None:

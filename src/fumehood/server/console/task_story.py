@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
 
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.frozen import frozen
+from fumehood.server.console.run_rows import ids_of, whole_number
 from fumehood.server.console.source import RecordReader
 
 _TASK = "task"
@@ -35,11 +35,6 @@ class TaskRow:
     @property
     def tone(self) -> str:
         return {"running": "live", "done": "good"}.get(self.state, "warn")
-
-
-def ids_of(record: Record) -> dict[str, Any]:
-    ids = record.parse().get("ids")
-    return cast("dict[str, Any]", ids) if isinstance(ids, dict) else {}
 
 
 def list_tasks(log: RecordReader, most: int, who: str | None) -> list[TaskRow]:
@@ -69,16 +64,12 @@ def task_row(started: Record, ended: Record | None) -> TaskRow:
         time=started.time,
         state=str(end.get("stop", _RUNNING)),
         detail=str(end.get("detail", "")),
-        turns=_number(end.get("turns")),
-        tokens=_number(end.get("tokens")),
-        cost_microdollars=_number(end["cost_microdollars"]) if "cost_microdollars" in end else None,
-        calls=_number(end.get("tool_calls")),
+        turns=whole_number(end.get("turns")),
+        tokens=whole_number(end.get("tokens")),
+        cost_microdollars=whole_number(end["cost_microdollars"]) if "cost_microdollars" in end else None,
+        calls=whole_number(end.get("tool_calls")),
         seq=started.seq,
     )
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def find_task(log: RecordReader, task: str) -> TaskRow | None:
@@ -130,7 +121,7 @@ class TaskMembership:
         elif record.kind == "model.answered":
             data = record.data
             self._turns += 1
-            self._tokens += _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
+            self._tokens += whole_number(data.get("input_tokens")) + whole_number(data.get("output_tokens"))
             cost = data.get("cost_microdollars")
             self._cost = self._cost + cost if isinstance(cost, int) and self._cost is not None else None
 

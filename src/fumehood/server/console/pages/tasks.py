@@ -15,9 +15,9 @@ from fumehood.server.console.news import Fragment
 from fumehood.server.console.page_request import NoSuchPageError, PageRequest, record_number
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
-from fumehood.server.console.run_rows import who_of
+from fumehood.server.console.run_rows import ids_of, who_of
 from fumehood.server.console.story import StoryStep, StoryTeller
-from fumehood.server.console.task_story import TaskMembership, TaskRow, find_task, ids_of, list_tasks, task_records
+from fumehood.server.console.task_story import TaskMembership, TaskRow, find_task, list_tasks, task_records
 from fumehood.server.identity.principals import Scope
 
 _SCOPES = (Scope.RUN, Scope.AUDIT)
@@ -108,10 +108,10 @@ class TaskView:
             return found
         if record.kind not in _UNTOLD:
             found.append(Fragment(await page.blocking(lambda: self._drawn(record)), "steps", "end"))
-        if record.kind in ("task.ended", "model.answered", "tool.called"):
-            row = await page.blocking(lambda: find_task(page.source.log, self._row.id))
-            if row is not None:
-                found.append(Fragment(render("fragments/task_head.html", task=self._members.so_far(row))))
+        if record.kind in ("task.started", "task.ended"):  # which goes through all tasks of the log
+            self._row = await page.blocking(lambda: find_task(page.source.log, self._row.id)) or self._row
+        if record.kind in ("task.started", "task.ended", "model.answered", "tool.called"):
+            found.append(Fragment(render("fragments/task_head.html", task=self._members.so_far(self._row))))
         return found
 
     def _drawn(self, record: Record) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from fumehood.audit.words import dollars
 from fumehood.frozen import frozen
 from fumehood.server.console.page_request import PageRequest
 from fumehood.server.console.routes import ConsoleRoute, PageModule
+from fumehood.server.console.run_rows import whole_number
 from fumehood.server.console.source import RecordReader
 from fumehood.server.console.tenant_source import TenantSource
 from fumehood.server.console.threads import LogThreads
@@ -131,7 +133,10 @@ def _from_log(log: RecordReader, begin: float, kinds: Sequence[str]) -> list[tup
     since = datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for kind in kinds:
         for record in log.find(Query(kind=kind, since=since, newest_first=True, limit=_MOST_RECORDS)):
-            moment = datetime.fromisoformat(record.time).timestamp()
+            try:
+                moment = datetime.fromisoformat(record.time).timestamp()
+            except (ValueError, OverflowError):
+                continue  # the record was changed, and the audit page says so
             for name, amount in _of_record(kind, record.data):
                 key = moment - moment % _HOUR, name
                 totals[key] = totals.get(key, 0.0) + amount
@@ -140,8 +145,7 @@ def _from_log(log: RecordReader, begin: float, kinds: Sequence[str]) -> list[tup
 
 def _of_record(kind: str, data: dict[str, object]) -> list[tuple[str, float]]:
     def number(name: str) -> float:
-        value = data.get(name)
-        return float(value) if isinstance(value, int | float) else 0.0
+        return float(whole_number(data.get(name)))
 
     if kind == "model.answered":
         used = [(_TOKENS_IN, number("input_tokens")), (_TOKENS_OUT, number("output_tokens"))]
@@ -158,9 +162,10 @@ def _of_record(kind: str, data: dict[str, object]) -> list[tuple[str, float]]:
 def _dollars(text: object) -> float:
     """As records of reviews have it; 0 if that is not known."""
     try:
-        return float(text) if isinstance(text, str) else 0.0
+        found = float(text) if isinstance(text, str) else 0.0
     except ValueError:
         return 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 async def read_usage(server: ServerState, tenant: str, hours: int) -> list[Series]:
