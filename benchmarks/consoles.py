@@ -40,13 +40,15 @@ async def _rows(server: BenchServer, state: Path) -> AsyncIterator[Row]:
         await _run(client, server.key, sandbox)
         answer = await client.post("/console/sign-in", data={"key": server.key}, headers={"Origin": server.url})
         cookie = answer.headers["set-cookie"].partition(";")[0]
-        yield Row("the first page of the console, compressed", await _weight(client, cookie), "KiB", budget="<= 60 KiB")
-        first = 0
+        first, heaviest = await _weights(client, cookie)
+        yield Row("the first page of the console, compressed", first, "KiB", budget="<= 60 KiB")
+        yield Row("the heaviest page of the console, compressed", heaviest, "KiB", budget="<= 60 KiB")
+        last = 0
         pages = [_OpenPage(server.url, cookie) for _ in range(_PAGES)]
         try:
             for page in pages:
                 await page.open()
-            first = max(_moments(state))
+            last = max(_moments(state))
             idle = await _cost(server.process, asyncio.sleep(_SECONDS))
             yield Row(f"{_PAGES} open pages, nothing happens", idle, "% of a core", budget="<= 5 %")
             busy = await _cost(server.process, _runs(client, server.key, sandbox))
@@ -58,12 +60,20 @@ async def _rows(server: BenchServer, state: Path) -> AsyncIterator[Row]:
             for page in pages:
                 await page.close()
         moments = _moments(state)
-        found = [seen - moments[seq] for seq, seen in pages[0].seen.items() if seq > first]
+        found = [seen - moments[seq] for seq, seen in pages[0].seen.items() if seq > last]
         yield Row("from a record to the page", statistics.median(found) * 1000, budget="<= 100 ms")
 
 
-async def _weight(client: httpx.AsyncClient, cookie: str) -> float:
-    page = (await client.get("/console/", headers={"Cookie": cookie})).text
+async def _weights(client: httpx.AsyncClient, cookie: str) -> tuple[float, float]:
+    """Of the first page, and of the heaviest of those that it leads to."""
+    start = (await client.get("/console/", headers={"Cookie": cookie})).text
+    paths = dict.fromkeys(re.findall(r'href="(/console/[a-z][^"?#]*)"', start))
+    weights = [await _weight(client, cookie, path) for path in ("/console/", *paths)]
+    return weights[0], max(weights)
+
+
+async def _weight(client: httpx.AsyncClient, cookie: str, path: str) -> float:
+    page = (await client.get(path, headers={"Cookie": cookie})).text
     assets = re.findall(r'(?:href|src)="(/console/static/[^"]+)"', page)
     parts = [page, *[(await client.get(path)).text for path in assets]]
     return sum(len(gzip.compress(part.encode())) for part in parts) / 1024

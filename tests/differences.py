@@ -170,22 +170,6 @@ DIFFERENCES = (
         ),
     ),
     Difference(
-        MICROVM,
-        "a processor of software is slow: what takes long elsewhere takes longer than the run may",
-        (
-            "test_more_connections_than_a_sandbox_may_have_are_refused_and_the_rest_goes_on",
-            "test_a_program_that_misuses_its_link_loses_its_session_and_no_more",
-            "test_an_interrupt_ends_a_shell_with_the_program_that_it_waits_for",
-            "test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs",
-            "test_too_many_files_are_a_clear_status[60000]",
-            "test_a_tree_of_thousands_of_levels_is_no_trouble",
-            "test_much_output_arrives_whole",
-            "test_a_run_cannot_hoard_memory_in[buffers of UDP]",
-            "test_a_program_that_does_not_end_is_out_of_time[a loop]",
-        ),
-        is_certain=False,
-    ),
-    Difference(
         CLUSTER,
         "workers cannot mount what a client sends along",
         ("test_what_cannot_be_done_is_one_clear_error[writing to a read-only mount]",),

@@ -35,7 +35,7 @@ class RunningServer(NamedTuple):
     folder: Path
     workers: Callable[[], list[dict[str, object]]]
     """Of its cluster, as it knows them."""
-    make_key: Callable[[Iterable[Scope]], str]
+    make_key: Callable[..., str]
     """Another key of the tenant."""
 
     @property
@@ -77,8 +77,8 @@ async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: th
         workers = fleet.describe if fleet else list[dict[str, object]]
         loop = asyncio.get_running_loop()
 
-        def make_key(scopes: Iterable[Scope]) -> str:
-            made = create_key(server.database, TENANT, "tests", scopes)
+        def make_key(scopes: Iterable[Scope], tenant: str = TENANT) -> str:
+            made = create_key(server.database, tenant, "tests", scopes)
             return asyncio.run_coroutine_threadsafe(made, loop).result(60)[0]
 
         ready.set_result(RunningServer(address, await _make_key(server), settings.folder, workers, make_key))

@@ -11,7 +11,8 @@ _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e; --open: #9a6700 }
 @media (prefers-color-scheme: dark) { :root { --good: #3fb950; --bad: #f85149; --open: #d29922 } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
+h1 { font-size: 1.6rem; margin: 0 } h1, li, p { overflow-wrap: anywhere }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
 h3 { font-size: 1rem; margin: 1.2rem 0 .2rem }
 .verdict { font-weight: 600; font-size: 1.2rem }
 a { color: inherit } .apart { opacity: .7 }

@@ -108,9 +108,22 @@ def test_without_a_rule_the_refusal_says_which_one_to_add(make_policy: Callable[
             assert refused.exit_code == 1
             assert "--allow packages.example:443" in refused.stderr
             assert "{host: packages.example, ports: [443]} in network.allow of its policy" in refused.stderr
-    other = {"allow": [{"host": "other.example", "ports": [443]}]}
-    with Sandbox(make_policy(environment=index, network=other)) as box, pytest.raises(DeniedError, match=rule):
-        box.install("greeter")
+    other = {"allow": [{"host": "other.example", "ports": [443]}, {"host": "*.packages.example", "ports": [443]}]}
+    with Sandbox(make_policy(environment=index, network=other)) as box:
+        with pytest.raises(DeniedError, match=rule):
+            box.install("greeter")
+        refused = box.run("pip install greeter", language="sh")
+        assert "has no rule for packages.example:443" in refused.stderr
+        assert "{host: packages.example, ports: [443]} in network.allow of its policy" in refused.stderr
+        assert [denial.host for denial in refused.denials] == ["packages.example"]
+
+
+@pytest.mark.one_container
+def test_an_index_that_a_rule_opens_is_not_called_refused(box: Sandbox) -> None:
+    missing = box.run("pip install nothing-here", language="sh")
+    assert missing.exit_code == 1
+    assert "no rule" not in missing.stderr
+    assert "network.allow" not in missing.stderr
 
 
 @pytest.mark.one_container

@@ -191,7 +191,7 @@ def test_a_source_that_cannot_be_used_is_one_clear_error(
     (tmp_path / "file").write_text("")
     source = tmp_path / name
     with (
-        pytest.raises(UsageError, match=r"mount source .* cannot be used: .+ Check the path in the policy") as caught,
+        pytest.raises(UsageError, match=r"mount source .* cannot be used: .+ Check the path") as caught,
         Sandbox(make_policy(filesystem=mounts((source, "/data", "ro")))),
     ):
         pass

@@ -42,7 +42,7 @@ async def carry_out_here(policy: str, names: list[str]) -> dict[str, object]:
         if (await lab.run("print(6 * 7)")).stdout != "42\n":
             return {"runs": False, "results": {}}
         entries = lab.box.enforcement_report.entries
-        partial = {entry.control for entry in entries if entry.partial}
+        partial = {entry.control: entry.mechanism for entry in entries if entry.partial}
         trials = trials_of([*(entry.control for entry in entries), *ALWAYS])
         chosen = [trial for trial in trials if not names or trial.name in names]
         return {"runs": True, "results": {t.name: (await carry_out(t, lab, partial)).result for t in chosen}}

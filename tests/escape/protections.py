@@ -370,6 +370,10 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "terminals-counted": [Patch(ISOLATION, ",max={MOST_TERMINALS}", "")],
     "watches-counted": [Patch(ISOLATION, "for name in _WATCH_LIMITS}", "for name in ()}")],
+    "disk-size": [
+        Patch(ISOLATION, "size={limits['disk_bytes']},", "size=1g,"),
+        Patch(ROOTFS, "size={size},", "size=1g,"),
+    ],
     "disk-limits": [
         Patch(ISOLATION, "size={limits['disk_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
         Patch(ROOTFS, "size={size},nr_inodes={limits['inodes']}", "size=1g"),

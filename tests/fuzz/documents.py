@@ -151,3 +151,5 @@ def proof_report(data: bytes) -> None:
         with suppress(UsageError):
             report = read_report(Path(file.name))
             assert report.verdict in ("held", "partial", "broken", "incomplete")
+            # What another reader finds in the file is what is signed, and nothing besides.
+            assert json.loads(data) == json.loads(report.to_json())

@@ -9,9 +9,11 @@ denied attempt on its way to a rule, step by step, and `hood console`. `docs/ima
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +21,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from hood_cluster import running_cluster, wait_for_workers  # noqa: E402
 from live.console_browser import Visitor, open_browser, visiting  # noqa: E402
-from live.console_scene import Scene, open_scene  # noqa: E402
+from live.console_scene import HOSTILE, Scene, open_scene  # noqa: E402
 from live.test_console import console, hood, log_variables  # noqa: E402
 from playwright.sync_api import Browser  # noqa: E402
 
@@ -70,6 +72,25 @@ def take_pages(camera: Camera, browser: Browser, scene: Scene) -> None:
                     visitor.page.check("[name=scope-run]")
                     visitor.page.get_by_role("button", name="Make the key").click()
                     camera.take(visitor, "new-key", size, theme)
+
+
+def take_troubles(camera: Camera, browser: Browser, scene: Scene) -> None:
+    """What is not for the viewer, a session that is over, a call of high risk after a while, hostile text."""
+    for size, viewport in SIZES.items():
+        for theme in THEMES:
+            with visiting(browser, scene.url, viewport=viewport, color_scheme=theme) as visitor:
+                visitor.sign_in(scene.server.make_key([Scope.RUN]))
+                visitor.go("/audit")
+                camera.take(visitor, "denied", size, theme)
+            with visiting(browser, scene.url, viewport=viewport, color_scheme=theme) as visitor:
+                visitor.sign_in(scene.operator, "/audit?since=yesterday")
+                camera.take(visitor, "wrong", size, theme)
+                asked = scene.ask(f"# {HOSTILE}\nprint('a\u202eb')")["id"]
+                visitor.go(f"/approvals/{asked}")
+                camera.take(visitor, "hostile", size, theme)
+                visitor.context.clear_cookies()
+                visitor.page.get_by_role("button", name="Approve once").click()
+                camera.take(visitor, "expired", size, theme)
 
 
 def take_empty(camera: Camera, browser: Browser, scene: Scene) -> None:
@@ -149,6 +170,16 @@ def take_local(camera: Camera, browser: Browser, folder: Path) -> None:
                 }.items():
                     visitor.go(path)
                     camera.take(visitor, f"local-{name}", size, "light")
+    with closing(sqlite3.connect(folder / "audit" / "audit.db")) as log, log:
+        log.execute("UPDATE records SET body = replace(body, 'python', 'pythom') WHERE kind = 'run.requested'")
+    for size, viewport in SIZES.items():
+        for theme in THEMES:
+            with console(folder) as link:
+                url = link.partition("/console")[0]
+                with visiting(browser, url, viewport=viewport, color_scheme=theme) as visitor:
+                    visitor.page.goto(link)
+                    visitor.go("/audit")
+                    camera.take(visitor, "tampered", size, theme)
 
 
 def main(folder: Path, names: list[str]) -> None:
@@ -162,6 +193,7 @@ def main(folder: Path, names: list[str]) -> None:
             take_empty(camera, browser, scene)
             take_pages(camera, browser, scene)
             take_steps(camera, browser, scene)
+            take_troubles(camera, browser, scene)
         if not names or any(name.startswith("local") for name in names):
             take_local(camera, browser, folder / "state")
 

@@ -102,6 +102,39 @@ def test_an_approval_is_given_once_and_a_stale_page_cannot_answer(visitor: Visit
     assert kinds.count("approval.given") == kinds.count("approval.used") == 1
 
 
+def test_an_answer_is_sent_once_however_often_its_button_is_pressed(visitor: Visitor, scene: Scene) -> None:
+    asked = scene.ask("print('twice')")
+    visitor.go(f"/approvals/{asked['id']}")
+    visitor.page.get_by_role("button", name="Approve once").dblclick()
+    expect(visitor.page.locator("#approval-state")).to_contain_text("approved by")
+    kinds = [record.kind for record in scene.server.log.find(Query(kind="approval", text=asked["id"]))]
+    assert kinds.count("approval.given") == 1
+
+
+def test_all_of_a_long_call_stands_above_the_answer(visitor: Visitor, scene: Scene) -> None:
+    """What has to be scrolled to in a box of its own is approved unread."""
+    asked = scene.ask("\n".join(f"print({number})" for number in range(300)))
+    visitor.go(f"/approvals/{asked['id']}")
+    page = visitor.page
+    expect(page.get_by_role("heading", name="What would be carried out: 300 lines")).to_be_visible()
+    assert page.locator("pre.code").evaluate("each => each.scrollHeight - each.clientHeight") == 0
+    assert page.locator("#answer").bounding_box()["y"] > 300 * 15  # type: ignore[index]
+
+
+def test_after_a_sign_out_no_page_comes_back(visitor: Visitor, scene: Scene) -> None:
+    run = scene.run("print('secret of a page')")["run_id"]
+    page = visitor.page
+    visitor.go(f"/runs/{run}")
+    expect(page.locator("main")).to_contain_text("secret of a page")
+    visitor.go("/audit")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("h1")).to_have_text("Sign in")
+    for _ in range(3):
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("Sign in")
+        assert "secret of a page" not in page.content()
+
+
 def test_an_edited_call_is_what_is_approved_and_nothing_else(visitor: Visitor, scene: Scene) -> None:
     page = visitor.page
     asked = scene.ask("print('one')\nprint('two')")
@@ -172,11 +205,32 @@ def test_a_task_is_a_story_and_grows_while_it_runs(visitor: Visitor, scene: Scen
     task = scene.newest("task.ended").parse()["ids"]["task"]
     expect(page.locator(f"#task-{task} .state")).to_have_text("done")
     page.locator(f"#task-{task} a").click()
-    titles = ["Task", "Told", "Model", "Tool called", "Asked for", "Ended", "Tool returned", "Model", "Task ended"]
+    titles = ["Task", "Told", "Model", "Tool called", "Run: asked for", "Run: ended"]
+    titles += ["Tool returned", "Model", "Task ended"]
     expect(page.locator(".step-title")).to_have_text(titles)
     expect(page.locator(".k-message-received .output")).to_contain_text("Add up.")
     expect(page.locator(".k-model-answered .output").last).to_contain_text("It is 42.")
     expect(page.locator("#task-head")).to_contain_text("2 turns, 1 call,")
+
+
+def test_the_link_of_a_story_is_for_those_of_its_tenant(browser: Browser, visitor: Visitor, scene: Scene) -> None:
+    scene.run_agent({"Share it.": ("It is 42.",)})
+    task = scene.newest("task.ended").parse()["ids"]["task"]
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visitor.go(f"/tasks/{task}?after=0")
+    visitor.page.get_by_role("button", name="Copy the link").click()
+    expect(visitor.page.get_by_role("button", name="Copied")).to_be_visible()
+    link = visitor.page.evaluate("navigator.clipboard.readText()")
+    assert link == f"{scene.url}/console/tasks/{task}"
+    operator = {"Authorization": f"Bearer {scene.operator}"}
+    assert scene.api.post("/tenants", json={"name": "elsewhere"}, headers=operator).status_code == 201
+    stranger = scene.server.make_key([Scope.RUN, Scope.AUDIT], "elsewhere")
+    for key, shown in ((scene.server.make_key([Scope.AUDIT]), "It is 42."), (stranger, "There is nothing here")):
+        with visiting(browser, scene.url) as other:
+            other.page.goto(link)
+            other.page.fill("#key", key)
+            other.page.keyboard.press("Enter")
+            expect(other.page.locator("main")).to_contain_text(shown)
 
 
 HOSTILE_DISPLAYS = f"""
@@ -231,6 +285,10 @@ def test_every_page_by_keyboard_alone_and_without_a_serious_problem(visitor: Vis
     expect(page.locator("#key-help")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#key-help")).to_be_hidden()
+    for _ in range(2):
+        page.keyboard.press("?")
+        page.keyboard.press("Enter")  # on its button
+        expect(page.locator("#key-help")).to_be_hidden()
     page.keyboard.press("g")
     page.keyboard.press("a")
     page.wait_for_url("**/approvals")
@@ -358,6 +416,9 @@ def test_a_tampered_log_is_shown_as_such(browser: Browser, tmp_path: Path) -> No
             log.execute("UPDATE records SET body = replace(body, 'python', 'pythom') WHERE kind = 'run.requested'")
         page.get_by_role("button", name="Verify now").click()
         expect(page.locator(".tampered")).to_contain_text("This log was changed")
+        for colours in ("dark", "light"):
+            page.emulate_media(color_scheme=colours)
+            assert visitor.problems() == [], colours
         expect(page.locator("tr.broken")).to_contain_text("edited")
         page.locator("tr.broken td a").first.click()
         expect(page.locator(".state.bad")).to_contain_text("edited")
@@ -372,4 +433,6 @@ def test_an_export_of_the_console_verifies_and_is_recorded(visitor: Visitor, sce
     file = tmp_path / "export.jsonl"
     download.value.save_as(file)
     assert check(file, scene.server.folder / "tenants" / "acme" / "audit" / "key.pub").problems == ()
+    with visitor.page.expect_download():  # the page is still there, and does it again
+        visitor.page.get_by_role("button", name="Export").click()
     assert scene.newest("console.viewed").data["what"] == "export"

@@ -199,6 +199,19 @@ def test_pages_of_others_than_the_viewer_may_see_are_not_there(browser: Browser,
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_of_those_who_are_not_signed_in_or_ask_for_nothing_can_be_used_by_all(
+    browser: Browser, server: RunningServer, operator: str, theme: str
+) -> None:
+    with visiting(browser, server.url, color_scheme=theme) as visitor:
+        visitor.go("/sign-in")
+        assert visitor.problems() == []
+        visitor.sign_in(operator)
+        for path in ("/runs/run_0", "/audit?since=yesterday", "/audit?text=nothing-has-this"):
+            visitor.go(path)
+            assert (path, visitor.problems()) == (path, [])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_serious_is_wrong_with_a_page_for_those_who_use_other_means(visitor: Visitor, theme: str) -> None:
     visitor.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     for path in PAGES:

@@ -220,7 +220,7 @@ async def test_a_paused_spare_is_not_handed_out(backend: str) -> None:
     with anyio.fail_after(20):
         async with AsyncSandbox(policy) as box:
             assert (await box.run("print(1)")).stdout == "1\n"
-    wait_until(lambda: paused not in _containers(policy), 30, "the paused one is removed")
+    wait_until(lambda: paused not in _containers(policy), 60, "the paused one is removed")
 
 
 async def test_nothing_is_left_of_a_paused_container_when_it_has_been_closed(backend: str) -> None:

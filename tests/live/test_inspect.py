@@ -40,7 +40,7 @@ from requirements import require
 from fumehood import Policy, PolicyError, Status, UsageError
 from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.inspect_ai import FumehoodSandboxEnvironment
-from fumehood.integrations.inspect_ai.environment import ToolServer
+from fumehood.integrations.inspect_ai.tool_server import ToolServer
 
 pytestmark = [
     pytest.mark.anyio,

@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -28,10 +28,15 @@ from fumehood.backends.microvm import clone
 from fumehood.backends.microvm import start as machine_start
 from fumehood.backends.microvm.acceleration import choose, device_problem
 from fumehood.backends.microvm.confinement import Confinement, start_confined
-from fumehood.backends.microvm.image import read_image
+from fumehood.backends.microvm.image import MachineImage, read_image
+from fumehood.backends.microvm.launch import launch
 from fumehood.backends.microvm.machine import describe, find_emulator
+from fumehood.backends.microvm.qmp import ControlChannel
 from fumehood.backends.microvm.template import MachineTemplates
 from fumehood.backends.native.host_facts import detect
+from fumehood.proof.carry_out import carry_out
+from fumehood.proof.laboratory import open_laboratory
+from fumehood.proof.trials import trials_of
 from fumehood.results import Cause
 from fumehood.tenant import LOCAL
 
@@ -199,6 +204,54 @@ async def test_qemu_itself_has_no_rights_and_no_files_of_the_host() -> None:
         assert all(name.startswith(allowed) or name.startswith("anon_inode") for name in disks), disks
 
 
+async def test_the_memory_of_a_machine_is_merged_with_that_of_no_other() -> None:
+    """Equal pages of machines are not made one: writing to such a page takes longer, which tells what another has."""
+    before = emulators()
+    async with AsyncSandbox(POLICY) as box:
+        await box.run("pass")
+        (process,) = emulators() - before
+        areas = Path(f"/proc/{process}/smaps").read_text().split("VmFlags:")[1:]
+        flags = [set(area.splitlines()[0].split()) for area in areas]
+    assert len(flags) > 20
+    assert not [each for each in flags if "mg" in each]
+
+
+# The chipset's bridges, interrupts, clocks and the way firmware gets its tables; and what is ours.
+DEVICES = {
+    *("q35-pcihost", "mch", "ICH9-LPC", "fw_cfg_io", "kvmvapic", "Nehalem-x86_64-cpu", "apic", "ioapic", "isa-i8259"),
+    *("isa-pit", "isa-pcspk", "mc146818rtc", "i8257"),
+    *("virtio-serial-pci", "virtio-serial-device", "virtserialport", "virtio-blk-pci", "virtio-blk-device"),
+}
+
+
+async def test_a_machine_has_the_devices_that_it_needs_and_no_other() -> None:
+    """Each is code that reads what a broken kernel writes: no floppy drive, no IDE, no memory of a bus."""
+    confinement = Confinement(detect())
+    memory = os.memfd_create("ram", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        description = describe(find_emulator(), POLICY.resources.memory)
+        os.ftruncate(memory, description.ram_bytes)
+        emulation = await launch(confinement, description, read_image(None), memory, boots=True)
+        try:
+            await emulation.control.greet()
+            kinds = await emulation.control.call("qom-list-types", implements="device")
+            found = await types_below(emulation.control, "/machine")
+        finally:
+            await emulation.close()
+    finally:
+        confinement.close()
+        os.close(memory)
+    assert found & {kind["name"] for kind in kinds} == DEVICES
+
+
+async def types_below(control: ControlChannel, place: str) -> set[str]:
+    found: set[str] = set()
+    for each in await control.call("qom-list", path=place):
+        if each["type"].startswith("child<"):
+            found |= {each["type"][6:-1], *await types_below(control, f"{place}/{each['name']}")}
+    return found
+
+
 PYTHON = os.path.realpath("/usr/bin/python3")
 # Executed where QEMU would be, with the machine's memory as descriptor 3.
 HELPER = """
@@ -280,6 +333,20 @@ def words_of(process: int) -> bytes:
         return b""
 
 
+@pytest.mark.parametrize("is_compared", [True, False])
+async def test_a_proof_notices_that_nobody_compares_the_digest_of_an_image(
+    monkeypatch: pytest.MonkeyPatch, is_compared: bool
+) -> None:
+    def by_name(name: str | None) -> MachineImage:
+        return read_image(name and name.partition("@")[0])
+
+    if not is_compared:
+        monkeypatch.setattr(machine_backend, "read_image", by_name)
+    async with open_laboratory(POLICY) as lab:
+        results = {trial.kind: (await carry_out(trial, lab, {})).result for trial in trials_of(["image"])}
+    assert results == {"attack": "held" if is_compared else "broken", "use": "held"}
+
+
 @pytest.mark.parametrize("outputs", [(), ("out/**",)], ids=["no outputs", "outputs"])
 async def test_a_run_whose_emulator_is_killed_is_lost_and_leaves_nothing(outputs: tuple[str, ...]) -> None:
     before = emulators()
@@ -297,8 +364,9 @@ async def test_a_run_whose_emulator_is_killed_is_lost_and_leaves_nothing(outputs
     assert emulators() - before == set()
 
 
-async def test_a_guest_that_ends_takes_its_machine_along() -> None:
-    """Process 1 of a machine ends when what it is sent makes no sense: its kernel has nothing left to do."""
+@asynccontextmanager
+async def started_machine() -> AsyncIterator[tuple[clone.Machine, int]]:
+    """One without a sandbox, and a descriptor of its emulator. Leaves nothing."""
     before = emulators()
     confinement = Confinement(detect())
     templates = MachineTemplates(confinement)
@@ -309,22 +377,41 @@ async def test_a_guest_that_ends_takes_its_machine_along() -> None:
         machine = await clone.start_machine(confinement, clone.CopySpec(template, image, start, None, 1.0, LOCAL))
         (process,) = emulators() - before
         pidfd = os.pidfd_open(process)
-        machine.bridge.send_raw(b"\xff" * 64)
-        assert await asyncio.to_thread(wait_gone, pidfd)
-        os.close(pidfd)
-        await machine.close()
+        try:
+            yield machine, pidfd
+        finally:
+            os.close(pidfd)
+            await machine.close()
     finally:
         await templates.close()
         confinement.close()
     assert emulators() - before == set()
 
 
-@pytest.mark.parametrize("seconds", sampling.amount(1, whole=4) * [0.05] + sampling.amount(1, whole=4) * [0.4])
+async def test_a_guest_that_ends_takes_its_machine_along() -> None:
+    """Process 1 of a machine ends when what it is sent makes no sense: its kernel has nothing left to do."""
+    async with started_machine() as (machine, pidfd):
+        machine.bridge.send_raw(b"\xff" * 64)
+        assert await asyncio.to_thread(wait_gone, pidfd)
+
+
+async def test_a_spare_machine_whose_emulator_was_killed_is_no_error_but_passed_over() -> None:
+    async with started_machine() as (machine, pidfd):
+        await machine.rest()
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        assert await asyncio.to_thread(wait_gone, pidfd)
+        assert not await machine.answers()
+
+
+@pytest.mark.parametrize("share", sampling.amount(1, whole=4) * [0.05] + sampling.amount(1, whole=4) * [0.3])
 async def test_a_machine_that_is_not_ready_in_time_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, seconds: float
+    monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
+    await identity()  # the template is there
+    began = time.monotonic()
+    await identity()
     before = emulators()
-    monkeypatch.setattr(clone, "_START_SECONDS", seconds)
+    monkeypatch.setattr(clone, "_START_SECONDS", share * (time.monotonic() - began))
     with pytest.raises(SandboxError, match="not ready"):
         async with AsyncSandbox(POLICY):
             pass

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -31,20 +30,27 @@ _COLUMNS = "seq, hash, time, kind, run_id, sandbox_id, body"
 # What lies behind the end of the log is not of the log.
 _IN_CHAIN = "seq <= (SELECT seq FROM head WHERE one = 1)"
 _OPENING_SECONDS = 30.0
-_SPECIAL = re.compile(r"[\\%_]")
-_HOLDS = "body LIKE ? ESCAPE '\\'"
+_MOST_READERS = 4
+"""That are kept open between questions."""
+# Not LIKE, which can take a thousand times longer for a text that a record is full of, but for its end.
+_HOLDS = "instr(lower(body), lower(?))"
 # What is refused before there is a run has a kind of its own instead of a status.
 _STATUS = {"denied": f"({_HOLDS} OR kind LIKE '%.denied' OR kind LIKE '%.refused')"}
 
 
 class SqliteStore:
-    """One connection for the life of the process, used by one thread at a time."""
+    """One connection to write for the life of the process, and those to read that are needed at once.
+
+    Each is used by one thread at a time. SQLite would take turns, but threads that wait for theirs hold Python's lock:
+    a search that goes through a long log would stop the whole process.
+    """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._writing = Failing(path, "written")
-        self._reader: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] | None = []
+        """Those that wait for the next question; None once the store is closed."""
         # Where the log ended when we looked last. Others may have written since: whether it still does is asked below.
         self._known_head = EMPTY
         with Failing(path, "opened"):
@@ -136,21 +142,32 @@ class SqliteStore:
         return dropped
 
     def close(self) -> None:
-        for connection in (self._reader, self._connection):
-            if connection is not None:
-                connection.close()
+        waiting, self._readers = self._readers or [], None
+        for connection in (*waiting, self._connection):
+            connection.close()
         if self._wal is not None:
             os.close(self._wal)
             self._wal = self._disk = None
 
     def _rows(self, text: str, values: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
         """A thousand at a time, and through a connection of its own: what is not committed yet is not seen."""
-        with Failing(self.path, "read"):
-            if self._reader is None:
-                self._reader = _connect_to_read(self.path)
-            cursor = self._reader.execute(text, values)
+        with Failing(self.path, "read"), self._reader() as reader, closing(reader.execute(text, values)) as cursor:
             while rows := cursor.fetchmany(1000):
                 yield from rows
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = (self._readers or []).pop()
+        except IndexError:
+            connection = _connect_to_read(self.path)
+        try:
+            yield connection
+        finally:
+            if self._readers is None or len(self._readers) >= _MOST_READERS:
+                connection.close()
+            else:
+                self._readers.append(connection)
 
     def _read_head(self) -> Head:
         head = read_head(self._connection)
@@ -296,17 +313,13 @@ def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
         ("(kind || '.') >= ?", None if query.kind is None else f"{query.kind}."),
         ("(kind || '.') < ?", None if query.kind is None else f"{query.kind}/"),
         # As it stands in a record, which is canonical JSON.
-        (_HOLDS, None if query.text is None else f"%{_escaped(json.dumps(query.text)[1:-1])}%"),
+        (_HOLDS, None if query.text is None else json.dumps(query.text)[1:-1]),
     ]
     if query.status is not None:
-        status = _escaped(f'"status":{json.dumps(query.status)}')
-        wanted.append((_STATUS.get(query.status, _HOLDS), f"%{status}%"))
+        status = f'"status":{json.dumps(query.status)}'
+        wanted.append((_STATUS.get(query.status, _HOLDS), status))
     parts = [(text, value) for text, value in wanted if value is not None]
     return " AND ".join([_IN_CHAIN, *(text for text, _ in parts)]), tuple(value for _, value in parts)
-
-
-def _escaped(text: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def _keep_private(path: Path) -> None:

@@ -157,6 +157,8 @@ def _summary(record: Shown) -> str:
 
 def dollars(microdollars: int) -> str:
     """As exact as it is worth while."""
+    if not microdollars:
+        return "$0"
     amount = microdollars / 1_000_000
     return f"${amount:,.2f}" if amount >= 100 else f"${amount:.4f}"
 

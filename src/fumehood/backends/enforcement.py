@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from fumehood.backends import executables
-from fumehood.backends.interface import Enforcement
+from fumehood.backends.interface import Enforcement, PackageFolder
 from fumehood.errors import UnenforceableError
+from fumehood.host.interpreter import own_interpreter
 from fumehood.policy import Policy, controls
 
 ALONE = "network namespace with a loopback device only"
@@ -50,6 +51,27 @@ def refuse_partial(policy: Policy, entries: Iterable[Enforcement], backend: str,
                 reason=f"strict is on and here it is only {entry.mechanism}",
                 remedy=executables.REMEDY if entry.control == "commands" else remedy,
             )
+
+
+def refuse_without_landlock(policy: Policy, backend: str, *, has_landlock: bool, where: str, remedy: str) -> None:
+    """Only it can say which files may be executed."""
+    if policy.commands.enforce == "kernel" and not has_landlock:
+        raise UnenforceableError("commands.enforce", backend=backend, reason=f"{where} has no Landlock", remedy=remedy)
+
+
+def refuse_other_python(
+    packages: PackageFolder | None, found: tuple[int, ...], image: str, backend: str, remedy: str
+) -> None:
+    """Packages that are lent to an image are installed for this process's Python."""
+    own = own_interpreter().version
+    if packages is not None and found != own:
+        wanted, has = (".".join(map(str, version)) for version in (own, found))
+        raise UnenforceableError(
+            "environment.packages",
+            backend=backend,
+            reason=f"they are installed for Python {wanted} and image {image!r} has {has}",
+            remedy=remedy,
+        )
 
 
 def report_network(policy: Policy, listeners: str, connections: str) -> Iterator[Enforcement]:

@@ -27,7 +27,7 @@ def existing_source(source: str) -> str:
         os.stat(resolved)
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
-        raise UsageError(f"mount source {source!r} cannot be used: {reason}. Check the path in the policy.") from error
+        raise UsageError(f"mount source {source!r} cannot be used: {reason}. Check the path.") from error
     return resolved
 
 

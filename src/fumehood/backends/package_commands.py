@@ -2,13 +2,14 @@
 
 Both are uv, from the host, shown read-only. What they install comes through the gateway like everything else, from
 where the policy lets programs go. Where the network is closed they install what is there already, such as wheels in a
-mount; when that fails they print the rule that would open the index, which uv itself is asked for.
+mount. When an installation fails for want of a rule for its index, which uv itself is asked for, they print that rule.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from urllib.parse import urlsplit
 
 from fumehood.frozen import frozen
@@ -51,19 +52,14 @@ fi
 # Where memory is limited by addresses (no cgroups), each thread's arena of glibc takes 64 MiB of them.
 export MALLOC_ARENA_MAX="${{MALLOC_ARENA_MAX-1}}"
 """
+# uv itself says of a host that is refused no more than that it cannot be reached.
 _UV = f"""{_SETTINGS}
 # What the gateway refuses stays refused.
 export UV_HTTP_RETRIES="${{UV_HTTP_RETRIES-1}}"
-exec {PROGRAM} "$@"
-"""
-_CLOSED_UV = f"""{_SETTINGS}
-export UV_OFFLINE=1
-{PROGRAM} "$@"
-code=$?
-case "$code $* " in
-    0*) exit 0 ;;
+[NETWORK]
+case " $* " in
     *" install "*|*" sync "*|*" add "*|*" lock "*) ;;
-    *) exit $code ;;
+    *) exec {PROGRAM} "$@" ;;
 esac
 index= before=
 for word do
@@ -72,7 +68,7 @@ for word do
     before=$word
 done
 if [ -z "$index" ]; then
-    index=$({PROGRAM} pip compile --quiet --no-header --emit-index-url - </dev/null 2>/dev/null)
+    index=$({PROGRAM} pip compile --quiet --offline --no-header --emit-index-url - </dev/null 2>/dev/null)
     index=${{index##*--index-url }}
     index=${{index%%
 *}}
@@ -82,10 +78,16 @@ case $host in
     *:*) port=${{host##*:}} host=${{host%:*}} ;;
     *) case $index in http://*) port=80 ;; *) port=443 ;; esac ;;
 esac
+case $host:$port in
+    [OPENED]) exec {PROGRAM} "$@" ;;
+esac
 case $index in http://*) plain=", protocol: http" ;; *) plain= ;; esac
+{PROGRAM} "$@"
+code=$?
+[ $code = 0 ] && exit
 cat >&2 <<END
 
-The network of this sandbox is closed. Name packages when it opens:
+[REASON] Name packages when it opens:
     hood run --with PACKAGE ...         packages=["PACKAGE"] in Python
 or open their index, for pip in the sandbox:
     hood run --allow $host:$port ...
@@ -94,6 +96,8 @@ If the index keeps its files at another host, the next refusal names that.
 END
 exit $code
 """
+_CLOSED = "The network of this sandbox is closed."
+_REFUSED = "The policy that this sandbox was opened with has no rule for $host:$port."
 _NO_UV = """#!/bin/sh
 echo "${0##*/}: nothing can be installed here, because the host has no uv" >&2
 exit 1
@@ -120,8 +124,20 @@ def package_commands(policy: Policy, python: str, *, is_open: bool) -> PackageCo
         return PackageCommands(module, {f"{COMMANDS}/{name}": _NO_UV for name in (*_NAMES, "uv")}, None)
     usual = _configuration(policy.environment.index)
     files = {f"{PLACE}/uv.toml": usual, f"{PLACE}/home.toml": usual + _own_folder(python)}
-    programs = {**{f"{COMMANDS}/{name}": _PIP for name in _NAMES}, f"{COMMANDS}/uv": _UV if is_open else _CLOSED_UV}
+    programs = {**{f"{COMMANDS}/{name}": _PIP for name in _NAMES}, f"{COMMANDS}/uv": _uv(policy, is_open=is_open)}
     return PackageCommands({**module, **files}, programs, installer)
+
+
+def _uv(policy: Policy, *, is_open: bool) -> str:
+    """The command `uv`. A host that a rule may mean counts as open: what is refused there has another reason."""
+    rules = [rule for rule in policy.network.allow if is_open]
+    opened = [f"{'*' if '/' in rule.host else rule.host}:{port}" for rule in rules for port in rule.ports]
+    words = {
+        "[NETWORK]": "" if is_open else "export UV_OFFLINE=1",
+        "[OPENED]": "|".join(opened) or "''",
+        "[REASON]": _REFUSED if is_open else _CLOSED,
+    }
+    return re.sub("|".join(map(re.escape, words)), lambda word: words[word[0]], _UV)
 
 
 def covers(interpreter: Interpreter) -> dict[str, str]:

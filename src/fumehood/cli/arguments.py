@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from fumehood.cli import exitcodes
 from fumehood.cli.output import COLUMNS, say
@@ -91,6 +91,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     words = {word.lstrip("-"): word for word in known}
     found = get_close_matches(name.lstrip("-"), words, n=1)
     return f" (did you mean {words[found[0]]!r}?)" if found else ""
+
+
+# argparse has no public name for what `add_subparsers` returns, and it takes no parameters when the program runs.
+Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"  # pyright: ignore[reportPrivateUsage]
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
-    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "jinja2", "pygments")):
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "jinja2")):
         raise UsageError("hood console needs more packages: pip install 'fumehood[console]'")
     with UncollectedImports():
         from fumehood.server.console.local_host import LocalConsole
@@ -62,13 +62,13 @@ def execute(arguments: list[str]) -> int:
 async def _serve(console: LocalConsole, listener: socket.socket, interruption: Interruption, *, opens: bool) -> int:
     import uvicorn
 
-    from fumehood.server.console.local_host import local_app
+    from fumehood.server.console.local_host import OwnConnections, local_app
 
     port: int = listener.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     config = uvicorn.Config(
         local_app(console, port),
-        http="h11",
+        http=OwnConnections,
         ws="none",
         log_config=None,
         access_log=False,

@@ -41,7 +41,7 @@ def execute(arguments: list[str]) -> int:
         for name in names:
             print(f"removed {name}")
     counts = [f"{len(names)} {kind}" for kind, names in found.items() if names]
-    counts += [f"{snapshots.files} unused files of snapshots"] if snapshots.files else []
+    counts += [f"{snapshots.files} unused file{'s' * (snapshots.files != 1)} of snapshots"] if snapshots.files else []
     print(f"removed {' and '.join(counts)}" if counts else "nothing to remove")
     if snapshots.problem:
         say(f"contents of snapshots are kept, needed or not: {snapshots.problem}")

@@ -80,7 +80,7 @@ def execute(arguments: list[str]) -> int:
         raise UsageError("every user can write to this folder, so no hood.yaml in it is used; go to one of your own")
     project_policy.refuse_foreign(path, "go to a folder of your own")
     _write(path, content, may_replace=chosen.force)
-    trust.trust(path, content)
+    trust.remember(path, content)
     print(f"{policy_choice.NAME} is written and trusted; `hood run` uses it here and in the folders below")
     return 0
 

@@ -145,7 +145,7 @@ class _Search:
                 self._take_file(place)
 
     def _take_file(self, place: Names) -> bool:
-        """Whether there is such a file; None of its content is used if it is a link."""
+        """Whether there is such a file. One that is not taken, such as a link, is there as well, and is noted."""
         details, path = self._tree.look_at(place), "/".join(place)
         if details is None or path in self._files:
             return details is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from fumehood.cli.output import say
+from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.remote.place import find_server
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -14,6 +15,18 @@ from fumehood.sandbox.async_sandbox import AsyncSandbox
 if TYPE_CHECKING:
     from fumehood.audit import Trail
     from fumehood.remote.server import Server
+
+
+@frozen
+class NamedSandboxUse:
+    """A sandbox with a name, and how one command uses it; see `AsyncSandbox.open`."""
+
+    name: str
+    policy: Policy | None = None
+    """Another policy than its own, which it keeps from then on."""
+    once: bool = False
+    """Whether that policy is for this use alone."""
+    wait: bool = False
 
 
 def fresh_sandbox(
@@ -33,15 +46,9 @@ def fresh_sandbox(
 
 
 def named_sandbox(
-    name: str,
-    policy: Policy | None,
-    *,
-    once: bool,
-    wait: bool,
-    gated: bool = False,
-    audit: Trail | None = None,
-    progress: Callable[[str], None],
+    use: NamedSandboxUse, *, gated: bool = False, audit: Trail | None = None, progress: Callable[[str], None]
 ) -> AsyncSandbox:
+    name, policy, once, wait = use.name, use.policy, use.once, use.wait
     if server := _find_server():
         return cast("AsyncSandbox", server.open(name, policy, once=once, wait=wait, gated=gated, progress=progress))
     return AsyncSandbox.open(name, policy, once=once, wait=wait, gated=gated, audit=audit, progress=progress)

@@ -12,6 +12,7 @@ from fumehood.frozen import frozen
 _MAX_READ_BYTES = 64 * 1024 * 1024
 _DEFAULT_LANGUAGE = "python"
 _LONGEST_FIRST_LINE = 256
+_INTERPRETERS = ("python", "node")
 NOTEBOOK = ".ipynb"
 _NO_PROGRAMS = {
     ".csv": "data, not a program; show it to one with --mount",
@@ -50,6 +51,8 @@ def _meant(file: str, project: str | None) -> str:
     """What a file that is not there may have been meant to be."""
     if project is not None and os.path.exists(inside := os.path.join(project, file)):
         return f"; it is named from here, not from the project: {inside}"
+    if file.rstrip("0123456789.") in _INTERPRETERS:
+        return f"; a program is named without {file!r} in front"
     from shutil import which
 
     if project is None and which(file) is not None:

@@ -37,12 +37,12 @@ def load(path: str) -> Policy:
 
 def trust(path: str, content: bytes, policy: Policy) -> None:
     """From now on the file counts, and the list of packages that it names, as long as both are what they are now."""
-    from fumehood.cli import trust
+    from fumehood.cli.trust import remember
 
     packages = _packages(policy)
-    trust.trust(path, content)
+    remember(path, content)
     if packages is not None:
-        trust.trust(path + _LISTED, packages)
+        remember(path + _LISTED, packages)
 
 
 def _refuse_other_packages(policy: Policy, path: str) -> None:

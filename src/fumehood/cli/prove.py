@@ -33,8 +33,9 @@ report itself says "in part".
 """
 _VERIFY = """\
 The report must be signed with the key of your own log, or with --key, have all
-trials that this version knows, and be about this host's kernel and version of
-Fumehood; with --policy, about that policy. --elsewhere leaves the host out.
+trials that this version knows, and be about this host's kernel, version of
+Fumehood and kind of user; with --policy, about that policy. --elsewhere leaves
+the host out. An old report stays true of its time: --since asks for a newer one.
 
 exit code: 0 when the report proves what it says, 1 when it does not, 3 when an
 attack got through where the enforcement report itself says "in part".
@@ -52,6 +53,7 @@ class ProveArguments(overrides.Arguments):
     file: str
     key: str | None
     elsewhere: bool
+    since: str | None
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -68,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     verify.add_argument("--policy", metavar="FILE", help="that it must be about")
     verify.add_argument("--key", metavar="FILE", help="the public key of who made it, as `hood audit key` printed it")
     verify.add_argument("--elsewhere", action="store_true", help="it was made on another machine")
+    verify.add_argument("--since", metavar="TIME", help="it must not be older than this, such as 30d")
     verify.set_defaults(act=_verify)
     return parser
 
@@ -84,8 +87,9 @@ def _prove(chosen: ProveArguments) -> int:
         from fumehood.audit.log import AuditLog
         from fumehood.proof.carry_out import prove
     folder = Path(chosen.out)
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"--out {chosen.out}: not a folder that you can write to")
+    _require_folder("--out", chosen.out, folder)
+    if chosen.junit is not None:
+        _require_folder("--junit", chosen.junit, Path(chosen.junit).parent)
     log = AuditLog.default()
     if log is None:
         raise UsageError("a report is signed with the key of the audit log, and FUMEHOOD_AUDIT is off: unset it")
@@ -98,15 +102,26 @@ def _prove(chosen: ProveArguments) -> int:
     return {"held": 0, "broken": exitcodes.PROBLEM_FOUND}.get(report.verdict, INCOMPLETE)
 
 
+def _require_folder(option: str, given: str, folder: Path) -> None:
+    """Before the trials, not after a minute of them."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        what = "not" if option == "--out" else "not in"
+        raise UsageError(f"{option} {given}: {what} a folder that you can write to")
+
+
 def _write(report: ProofReport, folder: Path, chosen: ProveArguments) -> None:
     from fumehood.proof.junit import to_junit
     from fumehood.proof.page import to_html
 
     stem = file_stem(report)
-    (folder / f"{stem}.json").write_text(report.to_json(), encoding="utf-8")
-    (folder / f"{stem}.html").write_text(to_html(report), encoding="utf-8")
+    files = {folder / f"{stem}.json": report.to_json(), folder / f"{stem}.html": to_html(report)}
     if chosen.junit is not None:
-        Path(chosen.junit).write_text(to_junit(report), encoding="utf-8")
+        files[Path(chosen.junit)] = to_junit(report)
+    for path, content in files.items():
+        try:
+            path.write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def file_stem(report: ProofReport) -> str:
@@ -163,6 +178,7 @@ def _count(report: ProofReport) -> str:
 def _verify(chosen: ProveArguments) -> int:
     from fumehood.audit import keys
     from fumehood.audit.log import AuditLog
+    from fumehood.cli.audit.choices import moment
     from fumehood.policy import read_policy
     from fumehood.proof.host_facts import describe_host
     from fumehood.proof.report import read_report
@@ -177,12 +193,17 @@ def _verify(chosen: ProveArguments) -> int:
         raise UsageError("there is no key to check the signature with: give that of who made it with --key FILE")
     policy = read_policy(chosen.policy, "--policy") if chosen.policy is not None else None
     host = None if chosen.elsewhere else describe_host(report.host.backend)
-    found = list(objections(report, public, host=host, policy=policy))
+    since = moment(chosen.since, "--since") if chosen.since is not None else None
+    found = list(objections(report, public, host=host, policy=policy, since=since))
     for objection in found:
         print(f"{paint('refused', RED)}: {one_line(objection)}")
     if not found:
-        about = f"policy {report.policy_digest}, {report.host.backend}, {report.host.kernel}"
+        image = f", image {report.image_digest}" if report.image_digest else ""
+        about = f"policy {report.policy_digest}, {report.host.backend}{image}, {report.host.kernel}"
         print(f"{paint('proved', GREEN)}: {_count(report)}, at {report.made_at}; {one_line(about)}")
     for one in report.with_result("partial"):
         print(f"{paint('in part', YELLOW)}: {one_line(f'{one.control}: {one.what} {one.seen}')}")
+    for entry in report.controls:
+        if entry.partial:
+            print(f"{paint('in part', YELLOW)}: {one_line(f'{entry.control}: {entry.mechanism}')}")
     return exitcodes.PROBLEM_FOUND if found else {"partial": INCOMPLETE}.get(report.verdict, 0)

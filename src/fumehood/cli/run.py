@@ -59,7 +59,8 @@ class Arguments(overrides.Arguments):
     yes: bool
 
 
-# Options of `docker run`, and what does that here.
+# Options of `docker run` and of uv, and what does that here.
+_NO_PRIVILEGES = "nothing: programs have no privileges and no devices"
 _ELSEWHERE = {
     "-p": "--publish PORT",
     "-m": "--memory SIZE",
@@ -70,6 +71,14 @@ _ELSEWHERE = {
     "--name": "`hood sandbox create NAME`",
     "-d": "`hood sandbox` or Sandbox.start in Python",
     **dict.fromkeys(("-it", "-ti", "-i", "-t"), "`hood shell`"),
+    **dict.fromkeys(
+        ("--package", "--packages", "--requirements", "-r"), "--with PACKAGE, or a policy with `environment`"
+    ),
+    **dict.fromkeys(("-u", "--user", "--privileged", "--cap-add", "--gpus", "--device"), _NO_PRIVILEGES),
+    **dict.fromkeys(("-w", "--workdir"), "nothing: programs start in /workspace; --project DIR brings a folder along"),
+    "--read-only": "nothing: only /workspace and /tmp can be written",
+    "--entrypoint": "--language NAME",
+    "--env-file": "-e K=V for each",
 }
 
 

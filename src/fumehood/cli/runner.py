@@ -8,14 +8,14 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from fumehood.cli.artifacts import ArtifactSaver
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import ProgramOutput, say
-from fumehood.cli.place import fresh_sandbox, named_sandbox
+from fumehood.cli.place import NamedSandboxUse, fresh_sandbox, named_sandbox
 from fumehood.errors import AuditError, FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.frozen import frozen
@@ -58,12 +58,8 @@ class Job:
     inputs: Inputs | None = None
     publish: tuple[int, ...] = ()
     """Ports of the program whose addresses are printed when it listens there."""
-    sandbox: str | None = None
-    """A named sandbox instead of a fresh one, which keeps what the program leaves."""
-    waits: bool = False
-    """Whether it waits for a named sandbox that is in use."""
-    sandbox_policy: Literal["own", "once", "kept"] = "own"
-    """Whether `policy` is the named sandbox's own, another one for this run, or one that it keeps from now on."""
+    named: NamedSandboxUse | None = None
+    """A named sandbox instead of a fresh one; it keeps what the program leaves."""
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
@@ -206,9 +202,8 @@ def _source(job: Job, code: bytes) -> bytes | None:
 
 
 def _sandbox(job: Job, audit: Trail | None) -> AsyncSandbox:
-    if job.sandbox is not None:
-        policy, once = (None if job.sandbox_policy == "own" else job.policy), job.sandbox_policy == "once"
-        return named_sandbox(job.sandbox, policy, once=once, wait=job.waits, progress=_tell, audit=audit)
+    if job.named is not None:
+        return named_sandbox(job.named, progress=_tell, audit=audit)
     return fresh_sandbox(
         job.policy, session=job.session, learn=job.learn, gated=bool(job.policy.approvals), progress=_tell, audit=audit
     )

@@ -17,6 +17,7 @@ from fumehood.characters import one_line
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.policy.arguments import add_packages
+from fumehood.policy.sections import project_name
 
 START = b"# /// script"
 _END = "# ///"
@@ -24,7 +25,6 @@ _MAX_CHARACTERS = 64 * 1024
 _MOST_PACKAGES = 200
 # Where packages come from is the user's to say; and a name that means one thing at one place is another's elsewhere.
 _SOURCES = ("sources", "index", "index-url", "extra-index-url", "find-links", "default-index")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+){0,2})(\.\*)?\s*")
 
 
@@ -89,8 +89,8 @@ def with_header(policy: Policy, source: bytes, name: str, *, install: bool) -> P
     if header is None:
         return policy
     check_python(header.python, name)
-    known = {*map(_key, policy.environment.packages)}
-    missing = [package for package in header.packages if _key(package) not in known]
+    known = {*map(project_name, policy.environment.packages)}
+    missing = [package for package in header.packages if project_name(package) not in known]
     if not missing:
         return policy
     wanted = add_packages(policy, missing, f"`dependencies` in the header of {name}")
@@ -106,12 +106,6 @@ def _is_installed(policy: Policy) -> bool:
     from fumehood.environments import EnvironmentSpec, EnvironmentStore
 
     return EnvironmentStore.open_default().find(EnvironmentSpec.of(policy.environment).key) is not None
-
-
-def _key(package: str) -> str:
-    """A package's name in the spelling that all of its spellings have in common."""
-    match = _NAME.match(package)
-    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else package
 
 
 def _quoted(package: str) -> str:

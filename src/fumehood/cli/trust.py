@@ -41,8 +41,8 @@ def trusted_content(path: str) -> bytes | None:
     return content if head == _head(path) else None
 
 
-def trust(path: str, content: bytes) -> None:
-    """From now on the file counts, as long as it holds exactly this."""
+def remember(path: str, content: bytes) -> None:
+    """From now on the file is trusted, as long as it holds exactly this."""
     copy = _copy_of(path)
     FOLDER.make(copy.parent)
     draft = copy.with_suffix(f".{os.getpid()}")

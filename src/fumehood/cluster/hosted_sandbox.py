@@ -11,8 +11,8 @@ from fumehood.audit.trail import Trail
 from fumehood.cluster.lease import now
 from fumehood.cluster.opening import WorkerOpening
 from fumehood.cluster.workspace_calls import HANDLERS
-from fumehood.errors import UsageError
-from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.errors import LostError, UsageError
+from fumehood.guest.contract.frames import Header
 from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.current_carrier import CurrentCarrier
 from fumehood.remote.policies import pack_policy, unpack_policy
@@ -46,7 +46,8 @@ class HostedSandbox:
             tenant=opening.tenant,
         )
         self.service = SandboxService(self.box, self, HANDLERS)
-        self._carrier = CurrentCarrier(self.service.conversations.link, now, lost_at=now())
+        link = self.service.conversations.link
+        self._carrier = CurrentCarrier(link, now, check_open=self._check_open, close=self.close, lost_at=now())
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -73,11 +74,11 @@ class HostedSandbox:
 
     async def serve(self, carrier: MessageCarrier, received_by_server: int) -> None:
         """Until the carrier is lost, or another one takes its place."""
-        try:
-            await self._carrier.use(carrier, received_by_server)
-        except FrameError:
-            await self.close("protocol")
-            raise
+        await self._carrier.serve(carrier, received_by_server)
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise LostError("the worker has closed the sandbox; open another one")
 
     def is_abandoned(self, seconds: float) -> bool:
         """Whether it has been without a carrier for so long."""

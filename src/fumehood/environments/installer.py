@@ -22,6 +22,7 @@ from fumehood.environments.spec import EnvironmentSpec
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
 from fumehood.host import uv
 from fumehood.host.folders import remove_folder
+from fumehood.policy.sections import project_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class InstallRunner(Protocol):
     ) -> InstallReport: ...
 
 
-_STEP = "building the environment"
+STEP = "building the environment"
 _INSTALL_UV = "pip install uv"
 
 # As uv sees them.
@@ -71,7 +72,6 @@ _SOURCES = "/opt/sources"
 _KEPT = frozenset({"UV_OFFLINE", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "UV_CONCURRENT_DOWNLOADS"})
 # Which of several indexes: not looked at when the policy names one.
 _KEPT_WITH_INDEXES = frozenset({"UV_INDEX_STRATEGY"})
-_PROJECT = re.compile(r"[A-Za-z0-9._-]+")
 _INTERESTING = re.compile(r"(?:Resolved|Downloading|Downloaded|Prepared|Installed|Bytecode compiled) ")
 # How uv draws a chain of reasons, in its older releases and in its newer ones.
 _REASON_START = re.compile(r"^\s*(?:error: |\u00d7 )", re.MULTILINE)
@@ -160,7 +160,7 @@ def installer_variables(caller: Mapping[str, str], spec: EnvironmentSpec) -> dic
 
 def _pages(sources: Sequence[PackageSource], spec: EnvironmentSpec) -> Iterator[str]:
     """The pages of the requested packages, at indexes whose identity TLS verifies."""
-    projects = [re.sub(r"[-_.]+", "-", found[0]).lower() for each in spec.packages if (found := _PROJECT.match(each))]
+    projects = [project_name(package) for package in spec.packages]
     for source in sources:
         if source.is_index and isinstance(source.place, Site) and source.place.is_secure:
             yield from (f"{source.place.url.rstrip('/')}/{project}/" for project in projects)
@@ -169,12 +169,12 @@ def _pages(sources: Sequence[PackageSource], spec: EnvironmentSpec) -> Iterator[
 def _take_over(made: Path, place: Path) -> None:
     """What an installer has left is not to be believed: a link would have us read, or seal, what it leads to."""
     if made.is_symlink() or not made.is_dir():
-        raise DeniedError(f"{_STEP}: the installer has put something else into the place of the packages' folder")
+        raise DeniedError(f"{STEP}: the installer has put something else into the place of the packages' folder")
     for root, folders, files in os.walk(made):
         for name in (*folders, *files):
             if Path(root, name).is_symlink():
                 raise DeniedError(
-                    f"{_STEP}: {Path(root, name).relative_to(made)} is a symbolic link, which no wheel can hold; "
+                    f"{STEP}: {Path(root, name).relative_to(made)} is a symbolic link, which no wheel can hold; "
                     "find out which package it belongs to and do without it"
                 )
     # uv's own lock on the folder, open to everybody.
@@ -185,37 +185,35 @@ def _take_over(made: Path, place: Path) -> None:
 def explain(report: InstallReport) -> FumehoodError:
     """uv's words, by who has to act on them."""
     if report.limit:
-        return StepFailedError(_STEP, report.limit.rstrip("."), remedy="Install fewer packages at once.")
+        return StepFailedError(STEP, report.limit.rstrip("."), remedy="Install fewer packages at once.")
     output = report.output
     reason = reason_of(output) or f"uv ended with code {report.code} and printed nothing"
     # First: to uv, what was refused may look as if it did not exist.
     if report.refused:
         return DeniedError(
-            f"{_STEP}: {reason} The installer may go to its index and to the hosts that the index's pages name, and "
+            f"{STEP}: {reason} The installer may go to its index and to the hosts that the index's pages name, and "
             f"was refused: {', '.join(report.refused)}. Use an index that keeps its files in these places."
         )
     if "no usable wheels" in output or "building from source is disabled" in output:
         return DeniedError(
-            f"{_STEP}: {reason} Only wheels are installed, because building from source runs the package's code; "
+            f"{STEP}: {reason} Only wheels are installed, because building from source runs the package's code; "
             "choose another release or package."
         )
     if "network was disabled" in output:
-        return StepFailedError(_STEP, reason.rstrip("."), remedy="Unset UV_OFFLINE.")
+        return StepFailedError(STEP, reason.rstrip("."), remedy="Unset UV_OFFLINE.")
     if any(words in output for words in ("No solution found", "Failed to parse", "Couldn't parse")):
-        return UsageError(
-            f"{_STEP}: {reason} Check the packages: --with, packages=[...], or environment of the policy."
-        )
+        return UsageError(f"{STEP}: {reason} Check the packages: --with, packages=[...], or environment of the policy.")
     if "Hash mismatch" in output:
         return DeniedError(
-            f"{_STEP}: {reason} The index has something else than what environment.requirements pins: find out which "
+            f"{STEP}: {reason} The index has something else than what environment.requirements pins: find out which "
             "is right before you change the hash."
         )
     if "require-hashes" in output or "Hash-checking is required" in output:
         return UsageError(
-            f"{_STEP}: {reason} With hashes, environment.requirements must list every package, dependencies included, "
+            f"{STEP}: {reason} With hashes, environment.requirements must list every package, dependencies included, "
             "pinned with == and with its hash."
         )
-    return StepFailedError(_STEP, reason.rstrip("."), remedy="Check that this machine reaches its index and has space.")
+    return StepFailedError(STEP, reason.rstrip("."), remedy="Check that this machine reaches its index and has space.")
 
 
 def reason_of(output: str) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from fumehood.environments.installer import InstallReport, InstallRunner, InstallTask, install
+from fumehood.environments.installer import STEP, InstallReport, InstallRunner, InstallTask, install
 from fumehood.environments.manifest import Manifest, describe, read_manifest, seal, write_manifest
 from fumehood.environments.spec import EnvironmentSpec
 from fumehood.errors import StepFailedError
@@ -39,7 +39,7 @@ def _carry_on() -> None:
 
 def _no_runner(task: InstallTask, on_line: Progress, heartbeat: Heartbeat) -> InstallReport:
     """The runner of a read-only store, which raises: nothing can be installed."""
-    raise StepFailedError("building the environment", "the store has no runner", remedy="Give it a runner.")
+    raise StepFailedError(STEP, "the store has no runner", remedy="Give it a runner.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,11 @@ def check_requirement(text: str) -> str:
     return text
 
 
+def project_name(requirement: str) -> str:
+    """The name of the package, in the spelling that all its spellings have in common."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]).lower()
+
+
 def _check_module(text: str) -> str:
     if not all(part.isidentifier() for part in text.split(".")):
         raise ValueError("must be a module name, such as pandas or os.path")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
 import anyio
 
@@ -25,7 +25,7 @@ async def prove(policy: Policy, *, progress: Callable[[Observation], None] = lam
         report = lab.box.enforcement_report
         entries = [ControlEntry(control=e.control, mechanism=e.mechanism, partial=e.partial) for e in report.entries]
         entries += [ControlEntry(control=control, mechanism=mechanism) for control, mechanism in ALWAYS.items()]
-        partial = {entry.control for entry in entries if entry.partial}
+        partial = {entry.control: entry.mechanism for entry in entries if entry.partial}
         observations: list[Observation] = []
         for trial in trials_of(entry.control for entry in entries):
             observations.append(await carry_out(trial, lab, partial))
@@ -42,11 +42,15 @@ async def prove(policy: Policy, *, progress: Callable[[Observation], None] = lam
         )
 
 
-async def carry_out(trial: Trial, lab: Laboratory, partial: Collection[str]) -> Observation:
+async def carry_out(trial: Trial, lab: Laboratory, partial: Mapping[str, str]) -> Observation:
+    """`partial` are mechanisms of the controls that are enforced in part.
+
+    What a mechanism admits is no licence for the rest of its control: a strict policy does not open there, but another
+    one relies on all that is not admitted.
+    """
     started = time.monotonic()
     result, seen = await _observe(trial, lab)
-    if result == "broken" and trial.kind == "attack" and trial.control in partial:
-        # The enforcement report says so itself, and a strict policy does not open.
+    if result == "broken" and any(words in partial.get(trial.control, "") for words in trial.admitted):
         result = "partial"
     return Observation(
         trial.name, trial.control, trial.kind, trial.what, result, seen, round(time.monotonic() - started, 3)

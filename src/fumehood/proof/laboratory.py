@@ -67,8 +67,8 @@ class Laboratory:
 
     @contextmanager
     def host_process(self) -> Iterator[int]:
-        """A process of the host's that waits; its number."""
-        command = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+        """A process of the host's that waits; its number. The mark is on its command line, which everyone may read."""
+        command = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()", self.mark]
         with subprocess.Popen(command, stdin=subprocess.PIPE, env={}) as process:
             try:
                 yield process.pid

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fumehood.printable import page, pairs, table, text
 from fumehood.proof.report import ControlEntry, ProofReport
@@ -47,6 +47,7 @@ def to_html(report: ProofReport) -> str:
     parts = [
         f"<h1>{text(title)}</h1>",
         f'<p class="verdict {report.verdict}">{_VERDICTS[report.verdict]}</p>',
+        _reservation(report),
         _facts(report),
         _list("Not tested, or in part", _open_points(report)),
         "<h2>Controls at a glance</h2>",
@@ -55,7 +56,7 @@ def to_html(report: ProofReport) -> str:
         f"<p>{_HOW}</p>",
         "<h2>What was tried, and what was seen</h2>",
         *(_control(report, entry.control) for entry in report.controls),
-        _list("What does not apply", _apart(report)),
+        _apart(report),
         "<h2>Evidence for standards</h2>",
         f"<p>{CAVEAT}</p>",
         _standards(report),
@@ -68,10 +69,20 @@ def to_html(report: ProofReport) -> str:
     return page(title, parts)
 
 
+def _reservation(report: ProofReport) -> str:
+    """Beside a verdict that sounds whole: what held against the trials is not always whole."""
+    controls = ", ".join(report.partial_controls())
+    if not controls or report.verdict != "held":
+        return ""
+    return f'<p class="partial">Enforced in part on this host, as the backend says itself: {text(controls)}.</p>'
+
+
 def _facts(report: ProofReport) -> str:
     host = report.host
-    counted = Counter((one.kind, _word(one)) for one in report.observations)
+    apart = report.with_result("does not apply")
+    counted = Counter((one.kind, _word(one)) for one in report.observations if one not in apart)
     counts = ", ".join(_counted(count, kind, word) for (kind, word), count in counted.items())
+    more = f"; {len(apart)} more that {'does' if len(apart) == 1 else 'do'} not apply" if apart else ""
     return pairs(
         [
             ("made", report.made_at),
@@ -81,7 +92,7 @@ def _facts(report: ProofReport) -> str:
             ("backend", f"{host.backend}, as {host.user}"),
             ("kernel", f"{host.kernel} ({host.machine})"),
             ("system", host.system),
-            ("trials", f"{len(report.observations)}: {counts}"),
+            ("trials", f"{len(report.observations) - len(apart)}: {counts}{more}"),
         ]
     )
 
@@ -89,7 +100,7 @@ def _facts(report: ProofReport) -> str:
 def _counted(count: int, kind: str, word: str) -> str:
     if count == 1:
         return f"1 {kind} {word}"
-    return f"{count} {kind}s {word.replace('does not', 'do not')}"
+    return f"{count} {kind}s {word}"
 
 
 def _word(one: Observation) -> str:
@@ -101,21 +112,29 @@ def _open_points(report: ProofReport) -> list[str]:
     return [
         *report.gaps(),
         *through,
-        *(f"{control}: enforced in part on this host" for control in report.partial_controls()),
+        *(f"{entry.control}: enforced in part on this host: {entry.mechanism}" for entry in _partial(report)),
     ]
 
 
-def _apart(report: ProofReport) -> list[str]:
+def _partial(report: ProofReport) -> list[ControlEntry]:
+    return [entry for entry in report.controls if entry.partial]
+
+
+def _apart(report: ProofReport) -> str:
     """By reason: on another backend than native many have the same."""
     reasons: dict[str, list[str]] = {}
     for one in report.with_result("does not apply"):
         reasons.setdefault(one.seen, []).append(f"{one.control}: {one.what}")
-    return [f"{reason}. Not tried for that reason: {' '.join(whats)}" for reason, whats in reasons.items()]
+    parts = (f"<p>Because {text(reason)}:</p>{_points(whats)}" for reason, whats in reasons.items())
+    return f"<h2>What does not apply</h2>{''.join(parts)}" if reasons else ""
 
 
-def _list(title: str, items: Iterable[str]) -> str:
-    points = "".join(f"<li>{text(item)}</li>" for item in items)
-    return f"<h2>{title}</h2><ul>{points}</ul>" if points else ""
+def _list(title: str, items: Sequence[str]) -> str:
+    return f"<h2>{title}</h2>{_points(items)}" if items else ""
+
+
+def _points(items: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{text(item)}</li>' for item in items)}</ul>"
 
 
 def _glance(report: ProofReport) -> str:
@@ -126,11 +145,12 @@ def _glance(report: ProofReport) -> str:
 
 def _glance_row(report: ProofReport, entry: ControlEntry) -> str:
     result = report.result_of(entry.control)
+    word, style = ("held, in part", "partial") if entry.partial and result == "held" else (result, result)
     shares = (f"<td>{_share(report, entry.control, kind)}</td>" for kind in _KINDS)
     link = f'<a href="#{text(_anchor(entry.control))}">{text(entry.control)}</a>'
     return (
         f"<tr><td>{link}</td><td>{text(entry.mechanism)}</td>{''.join(shares)}"
-        f'<td class="word {_CSS.get(result, result)}">{result}</td></tr>'
+        f'<td class="word {_CSS.get(style, style)}">{word}</td></tr>'
     )
 
 

@@ -102,13 +102,20 @@ def require_refusals(tried: Mapping[str, str], names: Iterable[str]) -> str:
         raise BrokenError(f"not tried: {', '.join(missing)}")
     if through := [f"{name} ({answer})" for name, answer in tried.items() if not answer.startswith(REFUSED)]:
         raise BrokenError(f"not refused: {'; '.join(through)}")
-    return "; ".join(f"{name}: {answer.removeprefix(REFUSED)}" for name, answer in tried.items())
+    return in_words(tried)
 
 
 def require_success(tried: Mapping[str, str], names: Iterable[str]) -> str:
+    names = list(names)
     if failed := [f"{name} ({tried.get(name, 'not tried')})" for name in names if not _worked(tried, name)]:
         raise BrokenError(f"did not work: {'; '.join(failed)}")
-    return "; ".join(f"{name}: {tried[name].removeprefix(GOT)}" for name in names)
+    return in_words({name: tried[name] for name in names})
+
+
+def in_words(tried: Mapping[str, str]) -> str:
+    """What each attempt came to, for a person: an error's name, or what the program got."""
+    told = ((name, answer.removeprefix(REFUSED).removeprefix(GOT)) for name, answer in tried.items())
+    return "; ".join(f"{name}: {'done' if answer == 'None' else answer}" for name, answer in told)
 
 
 def _worked(tried: Mapping[str, str], name: str) -> bool:

@@ -99,7 +99,8 @@ class ProofReport(BaseModel):
             signature = bytes.fromhex(self.signature)
         except ValueError:
             return False
-        return self.key == public.hex() and is_signed(public, self.statement(), signature)
+        has_one_spelling = self.signature == signature.hex()
+        return has_one_spelling and self.key == public.hex() and is_signed(public, self.statement(), signature)
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=1) + "\n"
@@ -119,7 +120,8 @@ class ProofMade(AuditEvent):
 
 def read_report(path: Path) -> ProofReport:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"the report {path} cannot be read: {error.strerror}") from error
     if len(data) > _MOST_BYTES:
@@ -127,10 +129,18 @@ def read_report(path: Path) -> ProofReport:
     try:
         # Of a key that occurs twice, another reader may show the other value.
         fields: object = json.loads(data, object_pairs_hook=_without_repeats)
-        return ProofReport.model_validate(fields)
+        report = ProofReport.model_validate(fields)
+        if _spelling(fields) != _spelling(json.loads(report.to_json())):
+            raise ValueError("it has a field, or a form of a value, that no report has")
+        return report
     except (ValueError, RecursionError) as error:
         first = str(error).splitlines()[0]
         raise UsageError(f"{path} is not a proof report, as `hood prove` writes it: {first}") from error
+
+
+def _spelling(fields: object) -> str:
+    """What was left out when a report was read, or taken for something else, is not signed: somebody added it."""
+    return json.dumps(fields, sort_keys=True)
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -42,6 +42,8 @@ class Trial:
     kind: Kind
     what: str
     carry_out: Callable[[Laboratory], Awaitable[str]]
+    admitted: tuple[str, ...] = ()
+    """Words of the enforcement report by which a backend admits that this very attack gets through."""
 
     @property
     def name(self) -> str:
@@ -64,8 +66,8 @@ class Observation:
 _Carry = Callable[["Laboratory"], Awaitable[str]]
 
 
-def attack(control: str, what: str) -> Callable[[_Carry], Trial]:
-    return lambda carry_out: Trial(control, "attack", what, carry_out)
+def attack(control: str, what: str, *, admitted: tuple[str, ...] = ()) -> Callable[[_Carry], Trial]:
+    return lambda carry_out: Trial(control, "attack", what, carry_out, admitted)
 
 
 def use(control: str, what: str) -> Callable[[_Carry], Trial]:

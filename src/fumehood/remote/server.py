@@ -38,11 +38,11 @@ class Server:
 
     def __init__(self, url: str, key: str, ca_file: str | os.PathLike[str] | None = None) -> None:
         self.url = _checked_url(url)
-        self._key = key
+        self._key = _checked_key(key)
         self._times: dict[str, float] = {}
         self._metadata: dict[str, str] = {}
         self._context = _make_context(self.url, ca_file)
-        self._requests = ServerRequests(self.url, key, self._context)
+        self._requests = ServerRequests(self.url, self._key, self._context)
 
     def __repr__(self) -> str:
         return f"Server({self.url!r})"
@@ -146,10 +146,10 @@ class Server:
 
 def _refusal(url: str, error: HandshakeError) -> Exception:
     detail = error.detail or f"it answered {error.status}"
-    if error.status in (401, 403):
+    if error.status in (401, 403) and error.detail:
         return DeniedError(f"{url} refuses this key: {detail}")
-    if error.status in (404, 426):
-        return UsageError(f"{url} is no server of Fumehood's: {detail}")
+    if error.status in (401, 403, 404, 426):
+        return UsageError(f"{url} is not the address of a Fumehood server, to which no /v1 belongs: {detail}")
     return CarrierLostError(f"{url} cannot serve now: {detail}")  # it may be able to in a moment
 
 
@@ -173,6 +173,14 @@ def _checked_url(url: str) -> str:
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise UsageError(f"{url!r} would send the key in the clear; use https, or a tunnel to this machine's loopback")
     return url.rstrip("/")
+
+
+def _checked_key(key: str) -> str:
+    """The libraries show a header that they refuse, and with it the key. A key from a file may end with a newline."""
+    word = key.strip()
+    if not word.isascii() or not word.isprintable() or " " in word:
+        raise UsageError("the server's key is not a key, which is one word such as fh_...")
+    return word
 
 
 def _make_context(url: str, ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext | None:

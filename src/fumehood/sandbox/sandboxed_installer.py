@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from fumehood.environments import InstallReport, InstallTask
+from fumehood.environments.installer import STEP
 from fumehood.environments.sources import Site
 from fumehood.errors import StepFailedError, UnenforceableError
 from fumehood.events import Event, Finished, Stderr, Stdout
@@ -161,7 +162,7 @@ async def _limit_disk(task: InstallTask) -> None:
         await anyio.sleep(_COUNT_SECONDS)
         if await anyio.to_thread.run_sync(_used_bytes, [*task.writable.values()]) > _MOST_BYTES:
             raise StepFailedError(
-                "building the environment",
+                STEP,
                 f"it takes more than {format_size(_MOST_BYTES)} of disk",
                 remedy="Install fewer packages at once.",
             )

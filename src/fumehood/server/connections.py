@@ -24,6 +24,7 @@ from fumehood.policy import format_size
 _READ_BYTES = 64 * 1024
 _MOST_UNREAD_BYTES = 1024 * 1024
 _PINGS_AT_ONCE, _PINGS_PER_SECOND = 20, 2
+_SMALL_BYTES = 16 * 1024
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
 
 
@@ -142,6 +143,16 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if not self.transport.is_closing():
             self.read_paused = True
             self.transport.pause_reading()
+
+    def send_receive_event_to_app(self) -> None:
+        """One small message may wait while more is read: to stop reading for each, and to go on when it is taken, takes
+        longer than most of them. uvicorn stops for every message, unless reading is stopped already.
+        """
+        is_alone = not self.read_paused and self.queue.empty() and sum(map(len, self.frames)) <= _SMALL_BYTES
+        self.read_paused |= is_alone
+        super().send_receive_event_to_app()
+        if is_alone:
+            self.read_paused = False
 
     def handle_ping(self) -> None:
         """Answers of a client that does not read them would wait here, and one that sends too many is cut off."""

@@ -12,8 +12,9 @@ from typing import Any
 
 import uvicorn
 
-from fumehood.errors import SandboxError, UsageError
+from fumehood.errors import SandboxError
 from fumehood.host.loopback import is_loopback
+from fumehood.host.tcp_listener import listen_at
 from fumehood.server.app import build_app
 from fumehood.server.connections import BoundedWebSocket, ConnectionLimit, TimedProtocol
 from fumehood.server.lifetime import ServerState
@@ -64,12 +65,14 @@ class ServerListener:
         if self._failure is not None or not self._uvicorn.started:
             raise SandboxError(self._failure or "the server did not start; its log says why")
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
+        """Whether it waits for sandboxes now."""
         if self._server is None or self._drain is not None:
             self._end()
-            return
+            return False
         self._server.drain.set()
         self._drain = asyncio.ensure_future(self._drained(self._server))
+        return not self._server.registry.is_empty
 
     async def _drained(self, server: ServerState) -> None:
         await server.registry.drain(self._settings.drain)
@@ -159,13 +162,7 @@ def _address(settings: ServerSettings, host: str, listener: socket.socket) -> st
 @contextmanager
 def _bound(place: tuple[str, int], option: str) -> Iterator[socket.socket]:
     host, port = place
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        if is_loopback(host) and not is_loopback(str(address[0])):
-            raise UsageError(f"{host} leads to {address[0]} here, which is not the loopback")
-        listener = socket.create_server(address, family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise UsageError(f"cannot listen at {host}:{port}: {error.strerror or error}; see {option}") from None
+    listener = listen_at(host, port, f"see {option}", is_local=is_loopback(host))
     # Connections inherit it. asyncio sets it only for sockets that name their protocol, which these do not: without it
     # the second part of an answer waits for a client's delayed acknowledgement of the first, 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -17,14 +17,16 @@ from pydantic import Field
 from fumehood.errors import UsageError
 from fumehood.results import RunResult
 from fumehood.tools.result import LongText, TextPart, ToolOutput, describe_run
-from fumehood.tools.runs import SHELL, about_shell
+from fumehood.tools.runs import SHELL
+from fumehood.tools.sandbox_description import about_shell
 from fumehood.tools.tool import MOST_WAIT_SECONDS, Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
 
 MOST_PROCESSES = 8
-_TERMINAL = (120, 40)
+TERMINAL = (120, 40)
+"""Columns and rows of a terminal that a model gets."""
 # What follows the first output so soon belongs to it.
 _BURST_SECONDS = 0.1
 
@@ -89,7 +91,7 @@ class _Processes:
         await _forget_ended(started)
         if started.are_all_taken:
             raise UsageError(f"{MOST_PROCESSES} processes are running, which is the most; stop_process one of them")
-        terminal = _TERMINAL if given.terminal else None
+        terminal = TERMINAL if given.terminal else None
         started.starting += 1
         try:
             run = await context.sandbox.start(given.command, language="bash", cwd=given.cwd, terminal=terminal)

@@ -1,4 +1,4 @@
-"""The tools that run what a model writes, and what their descriptions tell it of the sandbox, as the policy has it."""
+"""The tools that run what a model writes."""
 
 from __future__ import annotations
 
@@ -8,65 +8,11 @@ from pydantic import Field
 
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools.result import ToolOutput, describe_run
+from fumehood.tools.sandbox_description import about_python, about_shell
 from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from fumehood.sandbox.interface import AnySandbox
-
-
-from collections.abc import Sequence
-
-from fumehood.host.interpreter import own_interpreter
-from fumehood.policy import Policy, format_duration, format_size
-
-_MOST_NAMED = 40
-
-
-def about_python(policy: Policy) -> str:
-    return f"{_interpreter(policy)}, {_packages(policy)}. {_network(policy)} {_limits(policy)}"
-
-
-def about_shell(policy: Policy) -> str:
-    return f"{_commands(policy)}{_network(policy)} {_limits(policy)}"
-
-
-def _interpreter(policy: Policy) -> str:
-    """Containers and machines have the Python of their image, which is not known before one is open."""
-    if policy.backend in ("docker", "gvisor", "microvm"):
-        return "Python of the image"
-    return "Python {}.{}".format(*own_interpreter().version)
-
-
-def _packages(policy: Policy) -> str:
-    environment = policy.environment
-    named = [_listed(environment.packages)] if environment.packages else []
-    if environment.requirements is not None:
-        named.append("those of a requirements file")
-    if not named:
-        return "with the standard library alone; nothing can be installed"
-    return f"with {' and '.join(named)}; nothing else can be installed"
-
-
-def _commands(policy: Policy) -> str:
-    commands = policy.commands
-    allowed = "" if commands.allow is None else f"Allowed commands: {_listed(commands.allow)}. "
-    return allowed + (f"Not allowed: {_listed(commands.deny)}. " if commands.deny else "")
-
-
-def _network(policy: Policy) -> str:
-    hosts = [rule.host for rule in policy.network.allow]
-    return f"Network: {_listed(hosts)} only." if hosts else "There is no network."
-
-
-def _limits(policy: Policy) -> str:
-    limits = policy.resources
-    return f"A run may take {format_duration(limits.timeout)} and {format_size(limits.memory)} of memory."
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more if names else "none"
-
 
 Seconds = Annotated[
     Annotated[float, Field(gt=0)] | None,

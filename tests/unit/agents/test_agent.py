@@ -223,9 +223,16 @@ async def test_leaving_a_stream_ends_the_task(witness: Witness) -> None:
 
 
 async def test_cancelling_from_outside_goes_on_outward(witness: Witness) -> None:
-    agent = AssistantAgent("x", LOOP, tools=[PYTHON], audit=witness.log)
-    with anyio.move_on_after(0.3) as scope:
-        await agent.run("go")
+    with anyio.CancelScope() as scope:
+
+        @tool
+        async def leave() -> str:
+            """Go."""
+            scope.cancel()
+            return "gone"
+
+        model = ScriptedModel(call("python", code="print(1)"), call("leave"), *[call("python", code="print(2)")] * 20)
+        await AssistantAgent("x", model, tools=[PYTHON, leave], audit=witness.log).run("go")
     assert scope.cancelled_caught
     assert witness.open_sandboxes() == 0
     assert witness.kinds()[-1] == "task.ended"

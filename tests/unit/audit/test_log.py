@@ -324,3 +324,25 @@ async def test_synced_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     await Trail(log, who="me", synced=True).write(Told("synced"))
     assert len(synced) == 1
     assert os.readlink(f"/proc/self/fd/{synced[0]}").endswith("audit.db-wal")
+
+
+async def test_each_question_that_is_being_answered_has_a_connection_of_its_own(tmp_path: Path) -> None:
+    """Threads that shared one would wait for each other with Python's lock in their hands, and everything with them."""
+    log = await make_log(tmp_path / "log")
+    await write(log, "one", "two")
+    path = os.fspath(log.path)
+
+    def opened() -> int:
+        with os.scandir("/proc/self/fd") as found:
+            return sum(os.readlink(each.path) == path for each in found if os.path.lexists(each.path))
+
+    before, known = opened(), len(list(log.find(Query())))
+    questions = [log.find(Query()) for _ in range(4)]
+    for question in questions:
+        next(question)
+    assert opened() >= before + 3
+    for question in questions:
+        question.close()  # type: ignore[attr-defined]
+    most = opened()
+    assert [len(list(log.find(Query()))) for _ in range(20)] == [known] * 20
+    assert opened() == most  # those that are open are used again

@@ -54,6 +54,11 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     [
         (["ps"], "hood: unknown command 'ps' (here it is `hood sandbox list`); see `hood --help`\n"),
         (["run", "-p", "80:80", "x"], "hood: unknown option -p (here it is --publish PORT); see `hood run --help`\n"),
+        (
+            ["run", "--packages=six", "x"],
+            "hood: unknown option --packages (here it is --with PACKAGE, or a policy with",
+        ),
+        (["run", "--privileged", "x"], "hood: unknown option --privileged (here it is nothing: programs have no"),
         (["rn"], "hood: unknown command 'rn' (did you mean 'run'?); see `hood --help`\n"),
         (["--verbose"], "hood: unknown option '--verbose'"),
         ([__file__], f"hood: unknown command {__file__!r} (did you mean `hood run {__file__}`?)"),

@@ -101,6 +101,8 @@ def test_a_file_that_is_not_there_is_answered_with_what_was_meant(
     for file, project, words in (
         ("main.py", tmp_path.name, f"not from the project: {tmp_path.name}/main.py"),
         ("ls", None, "a command is `hood run --language sh -c 'ls ...'`"),
+        ("python3.11", None, "a program is named without 'python3.11' in front$"),
+        ("node", tmp_path.name, "a program is named without 'node' in front$"),
         ("print(1)", None, "code is given with -c CODE"),
         ("none.py", None, "there is no such file$"),
     ):

@@ -37,7 +37,7 @@ def write(folder: Path, content: bytes = OPEN, *, trusted: bool = True) -> str:
     path = folder / policy_choice.NAME
     path.write_bytes(content)
     if trusted:
-        trust.trust(str(path), content)
+        trust.remember(str(path), content)
     return str(path)
 
 

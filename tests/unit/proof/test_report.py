@@ -23,7 +23,7 @@ from fumehood.proof.laboratory import Laboratory
 from fumehood.proof.page import to_html
 from fumehood.proof.report import ControlEntry, ProofReport, read_report
 from fumehood.proof.standards import by_standard, evidence_for
-from fumehood.proof.trial import ALWAYS, Observation, Trial
+from fumehood.proof.trial import ALWAYS, BrokenError, Observation, Trial
 from fumehood.proof.trials import TRIALS, trials_of
 from fumehood.proof.verification import objections
 
@@ -112,6 +112,47 @@ def test_an_attack_that_got_through_where_it_was_expected_to_is_not_hidden() -> 
     assert "Every control held" not in to_html(report)
 
 
+async def came_to(trial: Trial, partial: dict[str, str]) -> str:
+    return (await carry_out(trial, cast("Laboratory", None), partial)).result
+
+
+async def get_through(_: Laboratory) -> str:
+    raise BrokenError("it got through")
+
+
+@pytest.mark.anyio
+async def test_what_a_backend_admits_excuses_that_attack_and_no_other_of_the_control() -> None:
+    """A machine of software is partial in `kernel`; that its emulator is root on the host is not what it admits."""
+    admitted = Trial("kernel", "attack", "Do what it says.", get_through, ("by its makers",))
+    another = Trial("kernel", "attack", "Do something else.", get_through)
+    partial = {"kernel": "not vouched for by its makers"}
+    assert await came_to(admitted, partial) == "partial"
+    assert await came_to(another, partial) == "broken"
+    assert await came_to(admitted, {"kernel": "another weakness"}) == "broken"
+    assert await came_to(admitted, {"network": "not vouched for by its makers"}) == "broken"
+    assert await came_to(admitted, {}) == "broken"
+
+
+def test_what_trials_take_for_admitted_is_what_backends_say() -> None:
+    """A mechanism that is worded anew would turn what was partial into broken."""
+    backends = Path(fumehood.__file__).parent / "backends"
+    sources = "".join(path.read_text() for path in backends.rglob("*.py"))
+    words = {words for trial in TRIALS for words in trial.admitted}
+    assert len(words) > 3
+    assert {each for each in words if each not in sources} == set()
+    assert all(trial.kind == "attack" for trial in TRIALS if trial.admitted)
+
+
+def test_a_page_says_of_a_control_that_held_that_it_is_enforced_in_part() -> None:
+    whole = make_report()
+    partly = whole.controls[0].model_copy(update={"mechanism": "half a wall", "partial": True})
+    page = to_html(whole.model_copy(update={"controls": (partly, *whole.controls[1:])}))
+    assert "Enforced in part on this host, as the backend says itself: filesystem." in page
+    assert "filesystem: enforced in part on this host: half a wall" in page
+    assert page.count(">held, in part<") == 1
+    assert "in part" not in to_html(whole)
+
+
 def test_a_control_that_did_not_hold_is_evidence_for_no_standard() -> None:
     assert "filesystem (broken)" in to_html(with_first("broken"))
     assert "filesystem (broken)" not in to_html(make_report())
@@ -151,11 +192,20 @@ def test_another_key_vouches_for_nothing() -> None:
     assert list(objections(make_report().signed(other), KEY.public))
 
 
-@pytest.mark.parametrize(("field", "word"), [("version", "version"), ("kernel", "kernel"), ("machine", "machine")])
-def test_a_report_of_another_host_is_refused(field: str, word: str) -> None:
+@pytest.mark.parametrize("field", ["version", "kernel", "machine", "user"])
+def test_a_report_of_another_host_is_refused(field: str) -> None:
     here = HOST.model_copy(update={field: "another"})
-    assert any(word in refusal for refusal in refusals(make_report(), host=here))
+    assert any(field in refusal for refusal in refusals(make_report(), host=here))
     assert refusals(make_report(), host=None) == []
+
+
+@pytest.mark.parametrize("made_at", ["2026-01-31T09:29:59Z", "2126-01-31T09:30:00Z", "2020-12-31T23:59:59Z"])
+def test_a_report_that_is_older_than_asked_for_or_of_the_future_is_refused(made_at: str) -> None:
+    report = make_report().model_copy(update={"made_at": made_at}).signed(KEY)
+    assert refusals(report) == []
+    (refusal,) = refusals(report, since="2026-01-31T09:30:00.500000Z")
+    assert made_at in refusal
+    assert refusals(make_report(), since="2026-01-31T09:30:00.500000Z") == []
 
 
 def test_a_report_of_another_policy_is_refused() -> None:
@@ -204,6 +254,53 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
         read_report(path)
 
 
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ('"result": "held"', '"result": "held",\n   "note": "and nothing was left out"'),
+        ('"backend"', '"note": "x",\n  "backend"'),
+        ('"partial": false', '"partial": "off"'),
+        ('"partial": false', '"partial": 0'),
+        ('"seconds": 0.01', '"seconds": "0.01"'),
+        ('"format": 1', '"format": true'),
+        ('"format": 1', '"format": 1.0'),
+    ],
+)
+def test_what_only_another_reader_would_find_in_a_report_is_refused(tmp_path: Path, written: str, instead: str) -> None:
+    """It is not signed: `verify` would vouch for a file in which somebody else reads something else."""
+    path, text = tmp_path / "proof.json", make_report().to_json()
+    assert written in text
+    path.write_text(text.replace(written, instead, 1))
+    with pytest.raises(UsageError, match="not a proof report"):
+        read_report(path)
+
+
+def test_a_signature_has_one_spelling() -> None:
+    report = make_report()
+    for other in (report.signature.upper(), f" {report.signature}", f"{report.signature[:2]} {report.signature[2:]}"):
+        assert other != report.signature
+        assert refusals(report.model_copy(update={"signature": other}))
+
+
+def test_no_byte_of_a_report_can_be_changed(tmp_path: Path) -> None:
+    path, data = tmp_path / "proof.json", make_report().to_json().encode()
+    outside = re.compile(rb"\s")
+    for place in range(0, len(data), 7):
+        if outside.match(data, place):
+            continue  # space between values, which means nothing to any reader
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        try:
+            report = read_report(path)
+        except UsageError:
+            continue
+        assert refusals(report), data[place - 20 : place + 20]
+
+
+def test_a_report_without_an_end_is_not_read_to_the_end() -> None:
+    with pytest.raises(UsageError, match="too large"):
+        read_report(Path("/dev/zero"))
+
+
 def test_every_control_has_an_attack_and_a_use() -> None:
     kinds = {(trial.control, trial.kind) for trial in TRIALS}
     controls = {trial.control for trial in TRIALS}
@@ -226,7 +323,7 @@ async def test_a_trial_that_saw_nothing_has_not_tested_anything() -> None:
         return ""
 
     trial = Trial("network", "attack", "Reach each of no hosts.", go_through_nothing)
-    observation = await carry_out(trial, cast("Laboratory", None), ())
+    observation = await carry_out(trial, cast("Laboratory", None), {})
     assert (observation.result, observation.seen) == ("not tested", "the trial tried nothing")
 
 

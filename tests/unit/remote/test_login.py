@@ -67,6 +67,13 @@ def test_a_key_is_not_sent_in_the_clear() -> None:
         connect("http://hood.example", "fh_x")
 
 
+@pytest.mark.parametrize("key", ["fh_first fh_second", "fh_first\nX-Other: fh_second", "fh_f\u00fcrst", "fh_\0"])
+def test_what_is_no_key_is_refused_before_anybody_could_show_it(key: str) -> None:
+    with pytest.raises(UsageError, match="is not a key, which is one word") as refusal:
+        connect("http://127.0.0.1:1", key)
+    assert key[:5] not in str(refusal.value).replace("fh_...", "")
+
+
 def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from fumehood.remote.server import connect
 

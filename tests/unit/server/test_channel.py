@@ -49,6 +49,15 @@ async def server(host: Hosted) -> Server:
     return connect(host.address, await key_of(host))
 
 
+async def test_a_key_from_a_file_may_end_with_a_newline(host: Hosted) -> None:
+    assert (await connect(host.address, f"{await key_of(host)}\n").run("print(42)")).stdout == "42\n"
+
+
+async def test_an_address_with_a_path_is_not_taken_for_a_key_that_is_refused(host: Hosted) -> None:
+    with pytest.raises(UsageError, match=r"/v1 is not the address of a Fumehood server"):
+        await connect(f"{host.address}/v1", await key_of(host)).run("print(42)")
+
+
 class Wire:
     """A connection to the server that can be cut."""
 

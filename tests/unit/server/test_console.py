@@ -19,6 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from identity_provider import IdentityProviderServer, identity_provider
 from unit.server.console_visits import Visit, ask, run, visit
@@ -216,10 +217,34 @@ def test_the_console_of_one_user_needs_nothing_of_a_server() -> None:
 async def test_no_address_leads_out_of_the_console_after_a_sign_in(host: Hosted) -> None:
     api = await host.tenant("acme")
     async with visit(host, api) as visitor:
-        for to in ("//evil.example", "https://evil.example", "/../v1", "/\\evil", "/a//b", "javascript:1"):
+        for to in (
+            "//evil.example",
+            "https://evil.example",
+            "/../v1",
+            "/\\evil",
+            "/a//b",
+            "javascript:1",
+            "/a?b#c",
+            "/a?\r\nb",
+            "/..?a",
+            "//b?c",
+            "/a?<b>",
+        ):
             data = {"key": visitor.key, "to": to}
             answer = await visitor.client.post("/sign-in", data=data, headers={"Origin": visitor.origin})
             assert answer.headers["location"] == "/console/", to
+
+
+async def test_a_sign_in_leads_back_to_what_was_asked_for(host: Hosted) -> None:
+    api = await host.tenant("acme")
+    asked = "/policies/closed/change?attempt=connect%20a.example:443"
+    async with visit(host, api) as visitor:
+        away = (await visitor.get(asked)).headers["location"]
+        field = re.search(r'name="to" value="([^"]*)"', (await visitor.get(away.removeprefix("/console"))).text)
+        assert field is not None
+        data = {"key": visitor.key, "to": html.unescape(field[1])}
+        answer = await visitor.client.post("/sign-in", data=data, headers={"Origin": visitor.origin})
+        assert answer.headers["location"] == f"/console{asked}"
 
 
 class _Numbers:
@@ -476,6 +501,24 @@ async def test_a_stream_ends_when_the_log_cannot_be_read(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+async def test_a_page_whose_key_was_revoked_gets_news_for_a_moment_only(
+    host: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told to ask again, and then that nobody is signed in."""
+    owner = await host.tenant("acme")
+    key = (await owner.post("/keys", json={"name": "person", "scopes": ["run", "audit"]})).json()
+    monkeypatch.setattr("fumehood.server.console.news._STREAM_SECONDS", 0.2)
+    async with visit(host, host.client(key["key"])) as visitor:
+        await visitor.sign_in()
+        place, of_script = "/news?view=now&after=0", {"Sec-Fetch-Mode": "cors"}
+        async with asyncio.timeout(30), visitor.client.stream("GET", place, headers=of_script) as news:
+            await owner.delete(f"/keys/{key['id']}")
+            for _ in range(5):
+                await run(owner)  # looks for its end with each record
+            assert b"event: again" in await news.aread()
+        assert (await visitor.client.get(place, headers=of_script)).status_code == 401
+
+
 async def test_whatever_is_asked_is_no_failure_of_the_console(host: Hosted) -> None:
     """Every page and every form with values that no page of ours sends."""
     api = await host.tenant("acme")
@@ -653,6 +696,35 @@ async def test_a_page_that_shows_what_is_not_so_any_more_answers_nothing(host: H
     assert (await api.get("/policies/closed")).json()["text"].endswith("# newer\n")
 
 
+async def test_of_two_who_answer_at_once_one_is_told(host: Hosted) -> None:
+    """Whatever their answers: what is carried out is what the first one said."""
+    owner = await host.tenant("acme")
+    scopes = [Scope.RUN, Scope.APPROVE]
+    async with visit(host, await host.key("acme", scopes)) as ada, visit(host, await host.key("acme", scopes)) as bob:
+        await ada.sign_in()
+        await bob.sign_in()
+        for _ in range(5):
+            asked = await ask(owner)
+            place, form = f"/approvals/{asked['id']}", {"digest": asked["digest"]}
+            verdicts = {
+                "approved": ada.post(place, **form, verdict="approve"),
+                "denied": bob.post(place, **form, verdict="deny"),
+            }
+            answers = dict(zip(verdicts, await asyncio.gather(*verdicts.values()), strict=True))
+            assert sorted(answer.status_code for answer in answers.values()) == [303, 409]
+            first = next(state for state, answer in answers.items() if answer.status_code == 303)
+            assert (await owner.get(f"/approvals/{asked['id']}")).json()["state"] == first
+
+
+async def test_a_browser_keeps_a_script_under_the_digest_of_its_content_alone(host: Hosted) -> None:
+    """A server of another version, behind the same name, has another one."""
+    async with visit(host, await host.tenant("acme")) as visitor:
+        script = re.search(r'src="/console(/static/console.js\?v=\w+)"', (await visitor.get("/sign-in")).text)
+        assert script is not None
+        kept = {path: (await visitor.get(path)).headers["cache-control"] for path in (script[1], f"{script[1]}0")}
+        assert ["immutable" in each for each in kept.values()] == [True, False]
+
+
 async def test_of_two_who_save_a_policy_at_once_one_is_told(host: Hosted) -> None:
     api = await host.tenant("acme")
     async with visit(host, api) as visitor:
@@ -747,6 +819,42 @@ def test_the_link_of_one_user_opens_nothing_for_another(tmp_path: Path) -> None:
         finally:
             console.terminate()
     assert states == ["403", "303", "409"]
+
+
+_HOLD = """
+import socket, sys
+held = []
+for _ in range(260):
+    try:
+        held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5))
+    except OSError:
+        break
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+def test_connections_of_another_user_take_no_place(tmp_path: Path) -> None:
+    """They say nothing, and wait."""
+    command = [sys.executable, "-m", "fumehood", "console", "--no-browser"]
+    python = "/usr/bin/python3"  # that the other user may execute, too
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env={**os.environ, "HOME": str(tmp_path)}
+    ) as console:
+        try:
+            assert console.stdout is not None
+            link = console.stdout.readline().strip()
+            hold = [python, "-c", _HOLD, str(urlsplit(link).port)]
+            with subprocess.Popen(
+                hold, user=65534, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+            ) as other:
+                assert other.stdout is not None
+                assert int(other.stdout.readline()) > 200
+                assert httpx.get(link, timeout=30).status_code == 303
+                other.communicate("")
+        finally:
+            console.terminate()
 
 
 def test_no_language_lets_a_control_character_through() -> None:

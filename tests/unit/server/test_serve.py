@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import httpx
 import pytest
 from live.loaded_hood import run_hood, start_hood
 
-from fumehood.cli.server import serve
+from fumehood.cli.server import quotas, serve
 from fumehood.errors import UsageError
 from fumehood.server.settings import load_settings
 from fumehood.server.storage.choice import open_database
+from fumehood.server.tenants.quotas import Quota
 
 
 def hood(state: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -61,6 +63,13 @@ def test_a_server_is_begun_managed_and_ended(tmp_path: Path) -> None:
         assert "set by key:" in hood(state, "quota", "set", "beta", "sandboxes", "3").stdout
         wrong = hood(state, "quota", "set", "beta", "sandboxs", "3")
         assert (wrong.returncode, "sandboxes" in wrong.stderr) == (2, True)
+        sizes = hood(state, "quota", "set", "beta", "memory", "1.5G").stdout.split()
+        assert (sizes[:2], "64G" in hood(state, "quota", "show", "beta").stdout) == (["memory", "1536M"], True)
+        for quota, value in (("memory", "much"), ("runs", "few")):
+            assert f"hood: {quota}: " in hood(state, "quota", "set", "beta", quota, value).stderr
+        place = lines[-1].rpartition("/")[2]
+        taken = hood(tmp_path / "other", "serve", "--listen", place)
+        assert taken.stderr == f"hood: cannot listen at {place}: Address already in use; see --listen\n"
         second = hood(state, "serve", "--listen", "127.0.0.1:0")
         assert (second.returncode > 0, "another server uses" in second.stderr) == (True, True)
         server.send_signal(signal.SIGTERM)
@@ -69,6 +78,24 @@ def test_a_server_is_begun_managed_and_ended(tmp_path: Path) -> None:
     listed = hood(state, "tenant", "list")
     assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["acme", "beta"]
     assert "there is no tenant 'nobody'" in hood(state, "key", "list", "nobody").stderr
+
+
+def test_one_who_ends_a_server_is_told_what_it_waits_for(tmp_path: Path) -> None:
+    (tmp_path / "server.yaml").write_text("strict: false\n")
+    with served(tmp_path / "state", "--init", "acme", "--config", str(tmp_path / "server.yaml")) as (server, output):
+        lines = until(output, "listening at")
+        given = dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
+        headers = {"Authorization": f"Bearer {given['FUMEHOOD_KEY']}"}
+        opened = httpx.post(f"{given['FUMEHOOD_SERVER']}/v1/sandboxes", json={}, headers=headers, timeout=60)
+        assert opened.status_code == 201
+        server.send_signal(signal.SIGINT)
+        until(output, "those that are open may take 10m to end, or end with a second signal")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
+
+
+def test_the_help_names_every_quota() -> None:
+    assert [*quotas.QUOTAS] == [quota.value for quota in Quota]
 
 
 def test_a_service_manager_is_told_when_it_listens_and_when_it_ends(

@@ -24,13 +24,13 @@ from fumehood.backends.docker.mounts import (
     refuse_strangers,
 )
 from fumehood.backends.docker.sandbox import container_sandbox
+from fumehood.backends.enforcement import refuse_other_python
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import mount_identities, refuse_sockets_aside
 from fumehood.backends.relay.loop import BackendLoop
 from fumehood.backends.relay.pool import GuestPool
 from fumehood.backends.runs.sandbox import GuestSandbox
-from fumehood.errors import FumehoodError, UnenforceableError
-from fumehood.host.interpreter import own_interpreter
+from fumehood.errors import FumehoodError
 from fumehood.policy import Docker, Policy
 from fumehood.tenant import LOCAL, Tenant
 
@@ -96,15 +96,8 @@ class DockerBackend:
             self._pool.discard(container)
 
     def _decide(self, design: Design, container: Container) -> EnforcementReport:
-        own = own_interpreter().version
-        if design.packages and container.python != own:
-            wanted, found = (".".join(map(str, version)) for version in (own, container.python))
-            raise UnenforceableError(
-                "environment.packages",
-                backend=self.name,
-                reason=f"they are installed for Python {wanted} and image {design.image.reference!r} has {found}",
-                remedy=enforcement.MAKE_IMAGE,
-            )
+        image, python = design.image.reference, container.python
+        refuse_other_python(design.packages, python, image, self.name, enforcement.MAKE_IMAGE)
         enforcement.refuse_without_landlock(design.policy, self.name, container.layers)
         return self._report(design, container.layers, limits_sockets=container.limits_sockets)
 

@@ -123,12 +123,7 @@ async def _started(engine: Engine, container: Any, design: Design) -> Container:
     bridge = Bridge(stream, partial(engine.ran_out_of_memory, container.id))
     try:
         bridge.send_raw(bootstrap.packed(guest_specification(design)))
-        word = await bridge.first_word()
-        if word is None:
-            said = bridge.last_words() or "it ended without a word"
-            raise StepFailedError("starting the guest in a container", said)
-        if "failed" in word:
-            raise StepFailedError(str(word["failed"]), str(word.get("detail")))
+        word = await bridge.wait_ready("a container")
         with speaking_to(engine.host):
             limits_sockets = await _limit_sockets(container, design)
         return Container(engine, container, bridge, word, limits_sockets=limits_sockets)

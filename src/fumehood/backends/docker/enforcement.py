@@ -49,14 +49,13 @@ def refuse_tenant(tenant: Tenant, backend: str) -> None:
 
 
 def refuse_without_landlock(policy: Policy, backend: str, layers: tuple[str, ...]) -> None:
-    """Only it can say which files may be executed."""
-    if policy.commands.enforce == "kernel" and "Landlock" not in layers:
-        raise UnenforceableError(
-            "commands.enforce",
-            backend=backend,
-            reason="the sandbox's kernel has no Landlock",
-            remedy="Use enforce: parse, or backend: native.",
-        )
+    enforcement.refuse_without_landlock(
+        policy,
+        backend,
+        has_landlock="Landlock" in layers,
+        where="the sandbox's kernel",
+        remedy="Use enforce: parse, or backend: native.",
+    )
 
 
 def refuse_machine(

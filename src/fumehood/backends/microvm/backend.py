@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from fumehood.backends.enforcement import refuse_other_python
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.microvm import enforcement
 from fumehood.backends.microvm.acceleration import Acceleration, Trials, choose, device_problem, forget, host_processor
@@ -26,8 +27,7 @@ from fumehood.backends.relay.link import RelayLink
 from fumehood.backends.relay.loop import BackendLoop
 from fumehood.backends.relay.pool import MOST_SPARE, GuestPool
 from fumehood.backends.runs.sandbox import GuestSandbox
-from fumehood.errors import FumehoodError, UnenforceableError
-from fumehood.host.interpreter import own_interpreter
+from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
 from fumehood.tenant import LOCAL, Tenant
 
@@ -71,7 +71,8 @@ class MicroVMBackend:
         self.check(policy, tenant)
         image = await anyio.to_thread.run_sync(read_image, policy.image)
         in_image = policy.environment.has_packages and packages is None
-        _refuse_other_python(image, packages)
+        remedy = "Make an image that has them: `hood image build --vm --policy FILE`."
+        refuse_other_python(packages, image.python, image.name, self.name, remedy)
         acceleration = await self.acceleration(image)
         decide = partial(enforcement.decide, policy, packages, acceleration, packages_in_image=in_image)
         decide(enforcement.BEST_LAYERS)
@@ -161,18 +162,6 @@ def _most_spare() -> int:
     with open("/proc/meminfo", encoding="ascii") as stream:
         free = next(int(line.split()[1]) * 1024 for line in stream if line.startswith("MemAvailable"))
     return max(1, min(MOST_SPARE, int(free * _PART_OF_MEMORY) // _SPARE_BYTES))
-
-
-def _refuse_other_python(image: MachineImage, packages: PackageFolder | None) -> None:
-    own = own_interpreter().version
-    if packages is not None and image.python != own:
-        wanted, found = (".".join(map(str, version)) for version in (own, image.python))
-        raise UnenforceableError(
-            "environment.packages",
-            backend=enforcement.BACKEND,
-            reason=f"they are installed for Python {wanted} and image {image.name!r} has {found}",
-            remedy="Make an image that has them: `hood image build --vm --policy FILE`.",
-        )
 
 
 def examine(policy: Policy | None = None) -> tuple[bool, str]:

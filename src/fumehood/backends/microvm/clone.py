@@ -17,12 +17,11 @@ from fumehood.backends.microvm.confinement import ConfinedProcess, Confinement
 from fumehood.backends.microvm.image import MachineImage
 from fumehood.backends.microvm.launch import Emulation, launch
 from fumehood.backends.microvm.qmp import ControlChannel
-from fumehood.backends.microvm.template import MachineTemplate
-from fumehood.backends.relay import bootstrap
+from fumehood.backends.microvm.template import MachineTemplate, whole_guest, with_length
 from fumehood.backends.relay.bridge import Bridge
 from fumehood.errors import StepFailedError
 from fumehood.frozen import frozen
-from fumehood.guest.contract.machine_spec import ENTROPY_BYTES, ENTRY, MachineStart
+from fumehood.guest.contract.machine_spec import ENTROPY_BYTES, MachineStart
 from fumehood.tenant import Tenant
 
 _START_SECONDS = 60.0
@@ -155,7 +154,8 @@ async def _started(confinement: Confinement, spec: CopySpec) -> Machine:
         try:
             await _restore(emulation.control, template)
             _send_start(machine.bridge, spec.start)
-            machine.layers = await _layers(machine.bridge)
+            # What the guest puts on programs besides; it says so when it is ready.
+            machine.layers = tuple(map(str, (await machine.bridge.wait_ready("a machine"))["confined_by"]))
         except StepFailedError as error:
             raise await emulation.explained(error, 0.2) from error
     except BaseException:
@@ -175,16 +175,6 @@ async def _restore(channel: ControlChannel, template: MachineTemplate) -> None:
     await channel.call("cont")
 
 
-async def _layers(bridge: Bridge) -> tuple[str, ...]:
-    """What the guest puts on programs besides; it says so when it is ready."""
-    word = await bridge.first_word()
-    if word is None:
-        raise StepFailedError("starting the guest in a machine", bridge.last_words() or "it ended without a word")
-    if "failed" in word:
-        raise StepFailedError(str(word["failed"]), str(word.get("detail")))
-    return tuple(map(str, word["confined_by"]))
-
-
 def _send_start(bridge: Bridge, start: MachineStart) -> None:
     """The time is that of now; randomness is never used twice."""
     complete: MachineStart = {
@@ -192,12 +182,9 @@ def _send_start(bridge: Bridge, start: MachineStart) -> None:
         "entropy": secrets.token_hex(ENTROPY_BYTES),
         "time_ns": time.time_ns(),
     }
-    text = json.dumps(complete).encode()
-    bridge.send_raw(len(text).to_bytes(8, "big") + text)
+    bridge.send_raw(with_length(json.dumps(complete).encode()))
     if start["fresh"]:
-        program = bootstrap.program().encode()
-        again = bootstrap.packed({"start": {**complete, "entropy": secrets.token_hex(ENTROPY_BYTES)}}, ENTRY)
-        bridge.send_raw(len(program).to_bytes(8, "big") + program + again)
+        bridge.send_raw(whole_guest({**complete, "entropy": secrets.token_hex(ENTROPY_BYTES)}))
 
 
 async def _ran_out_of_memory(process: ConfinedProcess) -> bool:

@@ -19,8 +19,9 @@ from fumehood.backends.native.cell_spec import build_cell_spec
 from fumehood.backends.native.cells import CellPool, CellProcess
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.runs.answers import Answer, parse_answer
-from fumehood.backends.runs.link import GuestBusyError
+from fumehood.backends.runs.link import GuestBusyError, GuestGoneError
 from fumehood.concurrency.threads import run_whole
+from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.policy import Policy
@@ -66,8 +67,16 @@ class Confinement:
             return {**build_cell_spec(policy, self.facts), "executables": [command[0]]}
 
         whose = f"{tenant.name} {tenant.cpu_weight} {tenant.memory_bytes}"
-        cell = self._cells.acquire(f"{whose} {policy.digest} {command[0]}", self.facts, build, tenant)
-        return _start(cell, command, descriptors)
+        acquire = partial(self._cells.acquire, f"{whose} {policy.digest} {command[0]}", self.facts, build, tenant)
+        try:
+            return _start(acquire(), command, descriptors)
+        except GuestGoneError:
+            # An idle cell may end just then: by itself, or because others are needed.
+            pass
+        try:
+            return _start(acquire(), command, descriptors)
+        except GuestGoneError as error:
+            raise StepFailedError("starting QEMU", "the sandbox around it has ended") from error
 
     def close(self) -> None:
         self._cells.close()

@@ -19,6 +19,7 @@ _ENFORCED = frozenset(
     }
 )
 _RELAY = "a relay in the machine, over its serial port"
+REBUILD = "`hood image build --vm`"
 BEST_LAYERS = ("Landlock",)
 _HARDWARE = "a machine with a kernel of its own, by hardware (KVM), in a QEMU that is itself in a native sandbox"
 _SOFTWARE = (
@@ -98,14 +99,11 @@ def _packages(packages: PackageFolder | None, in_image: bool) -> Iterator[Enforc
 
 
 def _commands(policy: Policy, layers: tuple[str, ...]) -> Iterator[Enforcement]:
-    if policy.commands.enforce == "kernel" and "Landlock" not in layers:
-        raise UnenforceableError(
-            "commands.enforce",
-            backend=BACKEND,
-            reason="the machine's kernel has no Landlock",
-            remedy="Use enforce: parse, or build the image again: `hood image build --vm`.",
-        )
-    if entry := executables.report(policy, has_landlock="Landlock" in layers):
+    has_landlock = "Landlock" in layers
+    remedy = f"Use enforce: parse, or build the image again: {REBUILD}."
+    where = "the machine's kernel"
+    enforcement.refuse_without_landlock(policy, BACKEND, has_landlock=has_landlock, where=where, remedy=remedy)
+    if entry := executables.report(policy, has_landlock=has_landlock):
         yield entry
 
 

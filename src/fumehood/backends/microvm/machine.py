@@ -33,6 +33,11 @@ QEMU_MEMORY_BYTES = (_TRANSLATION_MIB + 128) * MIB
 # What the kernel and the guest of a machine take of its memory.
 GUEST_MEMORY_BYTES = 128 * MIB
 _SMALLEST_BYTES = 128 * MIB
+# The older chipset (`pc`) brings a floppy drive, IDE and memories of a bus, none of which can be left out.
+_CHIPSET = "q35"
+_CHIPSET_WITHOUT = "sata=off,smbus=off,usb=off,vmport=off,hpet=off,smm=off,i8042=off"
+# Pages that the host's kernel shares between machines with equal content tell by their time what another one has.
+_MEMORY_APART = "mem-merge=off,dump-guest-core=off"
 _QUIET = (
     "quiet panic=-1 reboot=t tsc=reliable no_timer_check cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=0"
 )
@@ -104,7 +109,7 @@ def qemu_argv(machine: MachineDescription, *, boots: bool) -> list[str]:
     """`boots`: what it writes to its memory is written to the file. Else the memory is its own, and it waits for a
     state."""
     words = [machine.emulator.program, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]
-    words += ["-M", "pc,memory-backend=ram,usb=off,vmport=off,hpet=off,smm=off,i8042=off"]
+    words += ["-M", f"{_CHIPSET},memory-backend=ram,{_CHIPSET_WITHOUT},{_MEMORY_APART}"]
     words += [*_acceleration(machine, boots=boots), "-cpu", machine.cpu, "-smp", "1"]
     size, share = f"{machine.ram_bytes // MIB}M", "on" if boots else "off"
     words += ["-m", size]

@@ -31,7 +31,7 @@ from fumehood.concurrency.threads import run_whole
 from fumehood.errors import StepFailedError
 from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
-from fumehood.guest.contract.machine_spec import ENTRY
+from fumehood.guest.contract.machine_spec import ENTRY, MachineStart
 from fumehood.host.folders import remove_folder
 from fumehood.host.locks import Lock, lock_exclusive
 
@@ -146,13 +146,20 @@ async def _keep_state(channel: ControlChannel, state: int) -> None:
     await channel.migrate("migrate", "fd:state")
 
 
+def whole_guest(start: MachineStart | None) -> bytes:
+    """What an interpreter on a machine's serial port becomes the guest by; without a start it prepares, and waits."""
+    return with_length(bootstrap.program().encode()) + bootstrap.packed({"start": start}, ENTRY)
+
+
+def with_length(text: bytes) -> bytes:
+    return len(text).to_bytes(8, "big") + text
+
+
 async def _wait_prepared(relay: socket.socket, errors: socket.socket) -> None:
     """Sends the guest to the machine, and waits for its word."""
     loop, decoder = asyncio.get_running_loop(), frames.Decoder()
-    program = bootstrap.program().encode()
-    first = len(program).to_bytes(8, "big") + program + bootstrap.packed({"start": None}, ENTRY)
     with suppress(ConnectionError):  # which reading finds, too
-        await loop.sock_sendall(relay, first)
+        await loop.sock_sendall(relay, whole_guest(None))
     while (message := decoder.next()) is None:
         data = b""
         with suppress(ConnectionError):  # QEMU has ended
@@ -193,16 +200,21 @@ def load_template(folder: Path, machine: MachineDescription) -> MachineTemplate 
 
 
 def save_template(folder: Path, key: str, template: MachineTemplate) -> None:
-    """Complete or not at all. A disk that is full costs the next process a boot, and no more."""
+    """Complete or not at all, also when the host loses its power: sizes alone would be there before the content, and
+    no machine would ever start from that. A disk that is full costs the next process a boot, and no more."""
     with suppress(OSError):
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder))
         try:
             for name, descriptor in ((RAM, template.ram), (STATE, template.state)):
                 with (draft / name).open("wb") as stream:
                     _copy_sparse(descriptor, stream.fileno())
+                    os.fsync(stream.fileno())
                 (draft / name).chmod(0o400)
             facts = {"ram_bytes": template.machine.ram_bytes, "state_bytes": (draft / STATE).stat().st_size}
-            (draft / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+            with (draft / FACTS).open("w", encoding="utf-8") as stream:
+                json.dump(facts, stream)
+                stream.flush()
+                os.fsync(stream.fileno())
             remove_folder(folder / key)  # what is there could not be loaded, and would stay for ever
             draft.rename(folder / key)
         except OSError:
@@ -239,4 +251,7 @@ def _copy_sparse(source: int, target: int) -> None:
         end = os.lseek(source, at, os.SEEK_HOLE)
         os.lseek(target, at, os.SEEK_SET)
         while at < end:
-            at += os.sendfile(target, source, at, min(_CHUNK_BYTES, end - at))
+            copied = os.sendfile(target, source, at, min(_CHUNK_BYTES, end - at))
+            if not copied:
+                raise OSError(errno.EIO, "the file has become shorter")
+            at += copied

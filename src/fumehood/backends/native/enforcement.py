@@ -97,14 +97,10 @@ def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
 
 
 def _commands(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:
-    if policy.commands.enforce == "kernel" and not facts.landlock_abi:
-        raise UnenforceableError(
-            "commands.enforce",
-            backend=BACKEND,
-            reason="the kernel has no Landlock (Linux 5.13 has it)",
-            remedy="Use enforce: parse.",
-        )
-    if entry := executables.report(policy, has_landlock=bool(facts.landlock_abi)):
+    has_landlock = bool(facts.landlock_abi)
+    remedy = "Linux 5.13 has it; else use enforce: parse."
+    enforcement.refuse_without_landlock(policy, BACKEND, has_landlock=has_landlock, where="the kernel", remedy=remedy)
+    if entry := executables.report(policy, has_landlock=has_landlock):
         yield entry
 
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from fumehood.backends.interface import EgressEndpoint, TerminalSize
 from fumehood.backends.relay.egress import RelayEgress
 from fumehood.backends.relay.ingress import RelayIngress
+from fumehood.errors import StepFailedError
 from fumehood.guest.contract import frames, wire
 from fumehood.guest.contract.channel import Channel
 from fumehood.guest.contract.multiplexer import Multiplexer
@@ -78,10 +79,15 @@ class Bridge:
         self._loop.add_reader(self._channels.epoll.fileno(), self._step)
         self._tasks = [self._loop.create_task(work()) for work in (self._read, self._write, self._beat)]
 
-    async def first_word(self) -> wire.Message | None:
-        """What the guest says when it is ready, or why it is not; None when it is gone."""
+    async def wait_ready(self, place: str) -> wire.Message:
+        """What the guest says when it is ready; raises why it is not. `place` is what it was to start in."""
         await asyncio.wait([self._told, self._tasks[0]], return_when=asyncio.FIRST_COMPLETED)
-        return self._told.result() if self._told.done() and not self._told.cancelled() else None
+        if not self._told.done() or self._told.cancelled():
+            raise StepFailedError(f"starting the guest in {place}", self.last_words() or "it ended without a word")
+        word = self._told.result()
+        if "failed" in word:
+            raise StepFailedError(str(word["failed"]), str(word.get("detail")))
+        return word
 
     async def answers(self, seconds: float) -> bool:
         """Whether anything comes from the guest in this time, when it is asked."""

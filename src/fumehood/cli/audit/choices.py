@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
 
-from fumehood.audit.records import timestamp
+from fumehood.audit.moments import moment
 from fumehood.audit.store import Query
-from fumehood.errors import UsageError
-from fumehood.policy import parse_duration
-
-# argparse has no public name for what `add_subparsers` returns, and it takes no parameters when the program runs.
-Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
-_DAY_SECONDS = 24 * 3600
 
 
 class Arguments(argparse.Namespace):
@@ -76,22 +67,6 @@ def query(chosen: Arguments, *, text: str | None = None, limit: int | None = Non
         newest_first=limit is not None,
         limit=limit,
     )
-
-
-def moment(text: str, option: str) -> str:
-    """Parses a time, and returns it in the format of records."""
-    try:
-        if text.endswith("d") and text[:-1].isdigit():
-            return timestamp(time.time() - int(text[:-1]) * _DAY_SECONDS)
-        if text[:1].isdigit() and "-" not in text:
-            return timestamp(time.time() - parse_duration(text))
-        found = datetime.fromisoformat(text)
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"{option} {text!r} is not a time: write 2026-01-31, 2026-01-31T09:30, 90m, 2h or 30d"
-        ) from None
-    # What people write is the time on their wall.
-    return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _moment(text: str | None, option: str) -> str | None:

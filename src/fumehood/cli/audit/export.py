@@ -17,7 +17,8 @@ from fumehood.audit.retention import prune
 from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query
 from fumehood.audit.trail import Trail
-from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, moment, place, query
+from fumehood.cli.arguments import Verbs
+from fumehood.cli.audit.choices import Arguments, add_filters, moment, place, query
 from fumehood.cli.output import say
 from fumehood.errors import AuditError, UsageError
 

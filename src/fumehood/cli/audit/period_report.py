@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from fumehood.audit.inspection import check, open_store
 from fumehood.audit.verification import Report, problems_in_words
 from fumehood.cli import exitcodes
-from fumehood.cli.audit.choices import Arguments, Verbs, place, query
+from fumehood.cli.arguments import Verbs
+from fumehood.cli.audit.choices import Arguments, place, query
 from fumehood.cli.output import say
 from fumehood.errors import UsageError
 

@@ -12,7 +12,8 @@ from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
 from fumehood.audit.witness import read_witnessed
 from fumehood.characters import one_line
 from fumehood.cli import exitcodes
-from fumehood.cli.audit.choices import Arguments, Verbs, place
+from fumehood.cli.arguments import Verbs
+from fumehood.cli.audit.choices import Arguments, place
 from fumehood.cli.output import DIM, GREEN, RED, YELLOW, paint
 from fumehood.errors import UsageError
 

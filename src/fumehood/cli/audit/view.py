@@ -12,8 +12,9 @@ from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query
 from fumehood.audit.words import Shown, attachment_of, in_full, summary, text_lines
 from fumehood.characters import one_line
+from fumehood.cli.arguments import Verbs
 from fumehood.cli.audit import lines
-from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, place, query
+from fumehood.cli.audit.choices import Arguments, add_filters, place, query
 from fumehood.cli.output import BOLD, DIM, paint, say
 from fumehood.errors import UsageError
 

@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
@@ -17,8 +17,7 @@ from fumehood.cli.output import BOLD, GREEN, RED, paint, wrapped
 from fumehood.errors import UsageError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns
-
+    from fumehood.cli.arguments import Verbs
     from fumehood.policy.decision import Decision
     from fumehood.policy.file import PolicyFile
     from fumehood.policy.reference import KeyEntry
@@ -49,7 +48,7 @@ class Arguments(argparse.Namespace):
     json: bool
 
 
-def add_parser(verbs: _SubParsersAction[Any]) -> None:
+def add_parser(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "explain",
         help="which rule decides about an attempt, or what a key does",

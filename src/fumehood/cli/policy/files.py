@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fumehood.characters import one_line
 from fumehood.cli import exitcodes, policy_choice, project_policy, trust
@@ -14,8 +14,7 @@ from fumehood.policy.named import NAMES, summary_of
 from fumehood.policy.source import read_file
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns
-
+    from fumehood.cli.arguments import Verbs
     from fumehood.cli.policy import Arguments
 
 _FILE_HELP = "a hood.yaml, or its folder (default: the one that `hood run` would find here)"
@@ -25,7 +24,7 @@ trusted, or has changed since, is refused, unless --policy names it.
 """
 
 
-def add_parsers(verbs: _SubParsersAction[Any]) -> None:
+def add_parsers(verbs: Verbs) -> None:
     shown = verbs.add_parser("list", help="the policies that come with hood", description="Policies for --policy NAME.")
     shown.set_defaults(act=_list)
     trusted = verbs.add_parser("trust", help="let a hood.yaml count, as it is now", description=_TRUST)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from fumehood.cli import overrides
-from fumehood.cli.arguments import Parser, split
+from fumehood.cli.arguments import Parser, Verbs, split
 
 _DETAILS = """\
 A sandbox with a name is a workspace and a policy on disk; no process stays. It
@@ -63,10 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-Verbs = argparse._SubParsersAction  # pyright: ignore[reportPrivateUsage]  # argparse has no other name for it
-
-
-def _add_create(verbs: Verbs[Parser]) -> None:
+def _add_create(verbs: Verbs) -> None:
     create = verbs.add_parser("create", help="make one", description="Make a sandbox with a name.")
     create.add_argument("name", metavar="NAME")
     create.add_argument("--from", dest="begin", metavar="SNAPSHOT|TAR", help=_FROM_HELP)
@@ -74,7 +71,7 @@ def _add_create(verbs: Verbs[Parser]) -> None:
     create.set_defaults(act=_call("changes", "create"))
 
 
-def _add_exec(verbs: Verbs[Parser]) -> None:
+def _add_exec(verbs: Verbs) -> None:
     execute = verbs.add_parser(
         "exec",
         usage=_EXEC_USAGE,
@@ -94,7 +91,7 @@ def _add_exec(verbs: Verbs[Parser]) -> None:
     execute.set_defaults(act=_call("execution", "run"))
 
 
-def _add_shell(verbs: Verbs[Parser]) -> None:
+def _add_shell(verbs: Verbs) -> None:
     shell = verbs.add_parser(
         "shell",
         usage="hood sandbox shell [options] NAME [[--] COMMAND ...]",
@@ -107,7 +104,7 @@ def _add_shell(verbs: Verbs[Parser]) -> None:
     shell.set_defaults(act=_call("execution", "shell"))
 
 
-def _add_cp(verbs: Verbs[Parser]) -> None:
+def _add_cp(verbs: Verbs) -> None:
     copy = verbs.add_parser(
         "cp",
         usage="hood sandbox cp [--wait] PATH NAME:PATH | NAME:PATH PATH",
@@ -126,21 +123,21 @@ def _add_changes(verb: Parser) -> None:
     verb.add_argument("--wait", action="store_true", help="wait while another process uses the sandbox")
 
 
-def _add_list(verbs: Verbs[Parser]) -> None:
+def _add_list(verbs: Verbs) -> None:
     listing = verbs.add_parser("list", aliases=["ls"], help="all of them", description="All sandboxes with a name.")
     listing.add_argument("--snapshots", action="store_true", help="the snapshots instead")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(act=_call("listing", "list_all"))
 
 
-def _add_show(verbs: Verbs[Parser]) -> None:
+def _add_show(verbs: Verbs) -> None:
     show = verbs.add_parser("show", help="one of them", description="What is known of a sandbox.")
     show.add_argument("name", metavar="NAME")
     show.add_argument("--json", action="store_true", help="as JSON, with its policy and its files")
     show.set_defaults(act=_call("listing", "show"))
 
 
-def _add_snapshot(verbs: Verbs[Parser]) -> None:
+def _add_snapshot(verbs: Verbs) -> None:
     snapshot = verbs.add_parser(
         "snapshot", help="keep the state as it is now", description="Keep the last state of a sandbox; prints its id."
     )
@@ -149,7 +146,7 @@ def _add_snapshot(verbs: Verbs[Parser]) -> None:
     snapshot.set_defaults(act=_call("changes", "snapshot"))
 
 
-def _add_fork(verbs: Verbs[Parser]) -> None:
+def _add_fork(verbs: Verbs) -> None:
     fork = verbs.add_parser(
         "fork", help="make copies", description="Make copies, which share on disk what does not change."
     )
@@ -158,7 +155,7 @@ def _add_fork(verbs: Verbs[Parser]) -> None:
     fork.set_defaults(act=_call("changes", "fork"))
 
 
-def _add_export(verbs: Verbs[Parser]) -> None:
+def _add_export(verbs: Verbs) -> None:
     export = verbs.add_parser(
         "export",
         help="write a tar",
@@ -170,7 +167,7 @@ def _add_export(verbs: Verbs[Parser]) -> None:
     export.set_defaults(act=_call("changes", "export"))
 
 
-def _add_import(verbs: Verbs[Parser]) -> None:
+def _add_import(verbs: Verbs) -> None:
     description = "Make a sandbox of a tar. One with links or names that lead out, devices or set-uid bits is refused."
     reading = verbs.add_parser("import", help="read a tar", description=description)
     reading.add_argument("archive", metavar="FILE", help="a tar, also with gzip; `-` is standard input")
@@ -179,7 +176,7 @@ def _add_import(verbs: Verbs[Parser]) -> None:
     reading.set_defaults(act=_call("changes", "read"))
 
 
-def _add_rm(verbs: Verbs[Parser]) -> None:
+def _add_rm(verbs: Verbs) -> None:
     remove = verbs.add_parser(
         "rm", help="remove some", description="Remove sandboxes. `hood gc` then removes files that nothing else needs."
     )

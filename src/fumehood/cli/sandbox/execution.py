@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fumehood.backends.native.prestart import early_interpreter
 from fumehood.backends.selection import use_prestart
@@ -12,13 +12,12 @@ from fumehood.cli import exitcodes, overrides
 from fumehood.cli.artifacts import ArtifactSaver
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import say
-from fumehood.cli.place import named_sandbox
+from fumehood.cli.place import NamedSandboxUse, named_sandbox
 from fumehood.cli.program import read_program
 from fumehood.cli.runner import Job, run_live, run_silently
 from fumehood.cli.shell import INTERACTIVE, check_terminal, converse
 from fumehood.cli.task import explain_end, own_stdin
 from fumehood.errors import UsageError
-from fumehood.frozen import frozen
 from fumehood.policy import Policy, read_policy
 from fumehood.remote.place import named_sandboxes
 from fumehood.sandbox.request import RunOptions
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 def run(chosen: Arguments) -> int:
     with early_interpreter() as prestart:
-        job = _make_job(chosen, _choose(chosen))
+        job = _make_job(chosen, *_choose(chosen))
         use_prestart(job.policy, prestart)
         return _perform(chosen, job)
 
@@ -37,21 +36,13 @@ def run(chosen: Arguments) -> int:
 def shell(chosen: Arguments) -> int:
     check_terminal()
     with early_interpreter() as prestart:
-        choice = _choose(chosen, is_interactive=True)
-        use_prestart(choice.policy, prestart)
-        policy = None if choice.use == "own" else choice.policy
-        box = named_sandbox(chosen.name, policy, once=choice.use == "once", wait=chosen.wait, progress=say)
-        return converse(box, chosen, chosen.words)
+        policy, use = _choose(chosen, is_interactive=True)
+        use_prestart(policy, prestart)
+        return converse(named_sandbox(use, progress=say), chosen, chosen.words)
 
 
-@frozen
-class PolicyChoice:
-    policy: Policy
-    use: Literal["own", "once", "kept"]
-    """Whether it is the sandbox's own, is for this use alone, or stays."""
-
-
-def _choose(chosen: Arguments, *, is_interactive: bool = False) -> PolicyChoice:
+def _choose(chosen: Arguments, *, is_interactive: bool = False) -> tuple[Policy, NamedSandboxUse]:
+    """The policy that holds for this use, and how the sandbox is opened with it."""
     record = named_sandboxes().find(chosen.name)
     base = record.read_policy() if chosen.policy is None else read_policy(chosen.policy, "--policy")
     policy = overrides.change(base, chosen)
@@ -59,11 +50,12 @@ def _choose(chosen: Arguments, *, is_interactive: bool = False) -> PolicyChoice:
         policy = policy.override({"resources": INTERACTIVE})  # no time was chosen for this sandbox
     if policy.approvals:
         raise UsageError("the policy asks for approvals, which `hood sandbox` does not ask for; use `hood run`")
-    changed = "own" if policy.digest == record.policy_digest else "once"
-    return PolicyChoice(policy, changed if chosen.policy is None else "kept")
+    if chosen.policy is None and policy.digest == record.policy_digest:
+        return policy, NamedSandboxUse(chosen.name, wait=chosen.wait)
+    return policy, NamedSandboxUse(chosen.name, policy, once=chosen.policy is None, wait=chosen.wait)
 
 
-def _make_job(chosen: Arguments, choice: PolicyChoice) -> Job:
+def _make_job(chosen: Arguments, policy: Policy, use: NamedSandboxUse) -> Job:
     options: RunOptions = {"env": overrides.environment(chosen.env, os.environ)}
     code, used_stdin = b"", False
     if chosen.code is None and chosen.file is None:
@@ -80,15 +72,13 @@ def _make_job(chosen: Arguments, choice: PolicyChoice) -> Job:
         options |= {"language": program.language, "args": chosen.words, "name": program.name}
     options["stdin"] = own_stdin(is_taken=used_stdin)
     return Job(
-        choice.policy,
+        policy,
         code,
         options,
         False,
         ArtifactSaver(None, quiet=chosen.quiet),
         publish=tuple(dict.fromkeys(chosen.publish)),
-        sandbox=chosen.name,
-        waits=chosen.wait,
-        sandbox_policy=choice.use,
+        named=use,
     )
 
 

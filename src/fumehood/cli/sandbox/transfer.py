@@ -11,7 +11,7 @@ from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import say
-from fumehood.cli.place import named_sandbox
+from fumehood.cli.place import NamedSandboxUse, named_sandbox
 from fumehood.errors import UsageError
 from fumehood.policy import format_size
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -39,7 +39,7 @@ def copy(chosen: Arguments) -> int:
     async def work() -> Transfer:
         with anyio.CancelScope() as scope, interruption.cancelling(scope):
             # Nothing runs there that would have to be approved.
-            box = named_sandbox(asked.name, None, once=False, wait=chosen.wait, gated=True, progress=say)
+            box = named_sandbox(NamedSandboxUse(asked.name, wait=chosen.wait), gated=True, progress=say)
             async with box:
                 return await _copy_in(box, asked) if asked.goes_in else await _copy_out(box, asked)
         raise StoppedBySignalError(interruption.signal or 0)

@@ -24,6 +24,7 @@ from fumehood.cli.server.calls import (
 )
 from fumehood.errors import SandboxError, UsageError
 from fumehood.host.service_manager import notify, watchdog_seconds
+from fumehood.policy.quantities import format_duration
 
 if TYPE_CHECKING:
     from fumehood.server.lifetime import ServerState
@@ -112,7 +113,7 @@ async def _serve(
     listener = listener_of(settings, begin)
     watchdog = asyncio.ensure_future(_answer_watchdog())
     try:
-        with interruption.handing_to(lambda _: _stop(listener)):
+        with interruption.handing_to(lambda _: _stop(listener, settings)):
             await listener.run()
     except StorageError as error:
         raise SandboxError(str(error)) from error
@@ -125,9 +126,11 @@ async def _serve(
     return 0
 
 
-def _stop(listener: ServerListener) -> None:
+def _stop(listener: ServerListener, settings: ServerSettings) -> None:
     notify("STOPPING=1", "STATUS=waiting for open sandboxes to end")
-    listener.stop()
+    if listener.stop():
+        time = format_duration(settings.drain)
+        say(f"no more sandboxes are opened; those that are open may take {time} to end, or end with a second signal")
 
 
 async def _answer_watchdog() -> None:

@@ -7,7 +7,7 @@
     results      results of calls, and files that the policy lets out, as the protocol has them
     approvals    asks through the client, or answers who can be asked
     server       the methods of the protocol, put together
-    stdio, http  the transports; http also checks tokens and origins
+    stdio, http  the transports; http_access checks tokens and origins
 
 Owns the shape of messages. What may be done is decided below: every call goes through a `Toolbox`, so that policy,
 approvals, command rules, filters and the audit log apply as they do to any other model. Must not know the command line.

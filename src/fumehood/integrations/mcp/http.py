@@ -1,17 +1,14 @@
 """Messages over streamable HTTP: each session of the protocol is a client of its own.
 
-A web page that a person looks at can reach servers on that person's machine. So every request needs the token, which no
-page knows, has to name one of our own names as its host (a page's own name can be made to lead here), and may come from
-no origin that was not named.
+Every request has to name one of our own names as its host: a page's own name can be made to lead here. `http_access`
+asks for the token and the origin.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
-import re
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -20,93 +17,16 @@ import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.host.loopback import is_loopback
+from fumehood.host.tcp_listener import listen_at
 from fumehood.integrations.mcp.clients import open_clients
 from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ToolServerSettings
+from fumehood.integrations.mcp.http_access import check_origin, require_token
 from fumehood.integrations.mcp.server import SandboxServer, only_with_sessions
-
-_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::([0-9]+))?", re.ASCII)
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
-_METHODS = ("GET", "POST", "DELETE")
-_ACCEPTED_HEADERS = (
-    *("Authorization", "Content-Type", "Last-Event-ID", "Mcp-Session-Id", "Mcp-Protocol-Version"),
-    *("Mcp-Method", "Mcp-Name"),  # of the revision that clients try first; they have to get as far as its refusal
-)
-_SHOWN_HEADERS = ("Mcp-Session-Id", "WWW-Authenticate")
-
-
-def check_origin(origin: str) -> None:
-    """It is compared as a whole, so it has to be written as browsers write it; there are no patterns."""
-    match = _ORIGIN.fullmatch(origin)
-    if match is None or (match[2] is not None and _DEFAULT_PORTS.get(match[1]) == match[2]):
-        raise UsageError(
-            f"the origin {origin!r} is not one that a browser sends; write the scheme, the host in lower case and the "
-            "port unless it is the scheme's own, such as https://tools.example.com"
-        )
-
-
-def require_token(inner: ASGIApp, token: str, origins: Sequence[str]) -> ASGIApp:
-    """The application, for requests that have the token, which is checked by the headers alone.
-
-    Before a page may send the token, its browser asks without it (a preflight). Only preflights of the named origins
-    are answered; every other request without the token gets status 401.
-    """
-    checked = _TokenCheck(inner, token)
-    return _PagesOf(origins, checked) if origins else checked
-
-
-class _PagesOf:
-    def __init__(self, origins: Sequence[str], inner: ASGIApp) -> None:
-        self._origins, self._inner = frozenset(origins), inner
-        # Without cookies: what a page sends by itself opens nothing here.
-        self._for_pages = CORSMiddleware(
-            inner,
-            allow_origins=tuple(origins),
-            allow_methods=_METHODS,
-            allow_headers=_ACCEPTED_HEADERS,
-            expose_headers=_SHOWN_HEADERS,
-            allow_private_network=True,
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._for_pages if self._is_named(scope) else self._inner)(scope, receive, send)
-
-    def _is_named(self, scope: Scope) -> bool:
-        sent = Headers(scope=scope).getlist("origin") if scope["type"] == "http" else []
-        return len(sent) == 1 and sent[0] in self._origins
-
-
-class _TokenCheck:
-    """Checks the token when only the headers of a request have been read."""
-
-    def __init__(self, inner: ASGIApp, token: str) -> None:
-        self._inner, self._wanted = inner, token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and self._knows(Headers(scope=scope))):
-            await self._inner(scope, receive, send)
-            return
-        response = PlainTextResponse(
-            "send the header `Authorization: Bearer TOKEN`\n", 401, {"www-authenticate": "Bearer"}
-        )
-        await response(scope, receive, send)
-
-    def _knows(self, headers: Headers) -> bool:
-        """Compares the token in constant time. The name of the scheme has no case (RFC 9110, 11.1)."""
-        sent = headers.getlist("authorization")
-        if len(sent) != 1:
-            return False
-        scheme, _, token = sent[0].partition(" ")
-        is_token = hmac.compare_digest(token.strip(" ").encode("latin-1", "replace"), self._wanted)
-        return is_token and scheme.lower() == "bearer"
-
 
 PATH = "/mcp"
 SHORTEST_TOKEN = 16
@@ -147,7 +67,8 @@ class HttpEndpoint:
 
 async def serve_http(settings: ToolServerSettings, endpoint: HttpEndpoint, ready: Callable[[str], None]) -> None:
     """Serve until it is cancelled. `ready` receives the address when requests can come."""
-    with _bound(endpoint) as listener:
+    host, port, remedy = endpoint.host, endpoint.port, "choose another with --http"
+    with listen_at(host, port, remedy, is_local=endpoint.is_local) as listener:
         port = listener.getsockname()[1]
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         config = uvicorn.Config(
@@ -183,22 +104,6 @@ async def _serve(server: _Server, listener: socket.socket) -> None:
         tasks.cancel_scope.cancel()
     if not server.started:
         raise SandboxError("the server did not start")
-
-
-@contextmanager
-def _bound(endpoint: HttpEndpoint) -> Iterator[socket.socket]:
-    host, port = endpoint.host, endpoint.port
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        if endpoint.is_local and not is_loopback(str(address[0])):
-            raise UsageError(f"{host} leads to {address[0]} here, which is not the loopback")
-        listener = socket.create_server(address, family=family)
-    except OSError as error:
-        raise UsageError(
-            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another with --http"
-        ) from None
-    with listener:
-        yield listener
 
 
 def _application(settings: ToolServerSettings, endpoint: HttpEndpoint, port: int, ready: Callable[[], None]) -> ASGIApp:

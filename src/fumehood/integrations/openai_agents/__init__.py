@@ -6,7 +6,7 @@ async with open_tools(policy) as tools:
     agent = Agent(name="coder", tools=tools)
 
 client       makes sessions; the policy is its own, and nothing that a session stores can change it
-session      the SDK's interface, and a sandbox behind it, whose workspace is packed and unpacked inside
+session      the SDK's interface, and a sandbox behind it; workspace_archive packs and unpacks its files
 processes    commands that go on between calls, with or without a terminal
 tools        python, shell, files and your own functions as function tools; the SDK's shell tool
 """

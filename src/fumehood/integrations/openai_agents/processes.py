@@ -23,9 +23,8 @@ from agents.sandbox.session.pty_types import (
 from fumehood.integrations.adapter import with_reason
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
-from fumehood.tools.processes import MOST_PROCESSES
+from fumehood.tools.processes import MOST_PROCESSES, TERMINAL
 
-_TERMINAL = (120, 40)
 # The SDK tells the model of these words how to get an input.
 _NO_INPUT = "stdin is not available for this process"
 
@@ -77,7 +76,7 @@ class SessionProcesses:
         yield_seconds: float | None,
         max_output_tokens: int | None,
     ) -> PtyExecUpdate:
-        terminal = _TERMINAL if has_terminal else None
+        terminal = TERMINAL if has_terminal else None
         run = await box.start(argv=[*argv], env=dict(env), cwd=cwd, timeout=timeout, terminal=terminal)
         command, number = _Command(argv, run, has_terminal), allocate_pty_process_id(set(self._commands))
         self._commands[number] = command

@@ -1,16 +1,13 @@
 """The SDK's interface to a session, and a sandbox behind it.
 
-What a manifest requests and a sandbox does not have is refused by name. A workspace goes in and out as one stream,
-packed and unpacked inside: no archive that a program could have made is read here.
+What a manifest requests and a sandbox does not have is refused by name.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -32,13 +29,13 @@ from agents.sandbox.types import ExecResult, User
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
 from fumehood.integrations.adapter import as_os_error, shortened_timeout, with_reason
 from fumehood.integrations.openai_agents.processes import SessionProcesses
+from fumehood.integrations.openai_agents.workspace_archive import pack, unpack
 from fumehood.policy import Policy, Seconds
-from fumehood.policy.paths import TMP, WORKSPACE, is_inside
+from fumehood.policy.paths import WORKSPACE, is_inside
 from fumehood.remote.place import USUAL
 from fumehood.results import Cause, Status
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
 from fumehood.sandbox.interface import AnySandbox, Opener
-from fumehood.tools.source import apart
 
 
 def check_manifest(manifest: Manifest) -> None:
@@ -58,60 +55,6 @@ def refuse_user(user: str | User | None) -> None:
     if user is not None:
         name = user.name if isinstance(user, User) else user
         raise UsageError(f"nothing is done as {name!r}: a sandbox has one user, without privileges; leave `user` out")
-
-
-_PACK = """
-import json, sys, tarfile
-given = json.load(sys.stdin)
-def wanted(member):
-    name = member.name.removeprefix("./") + "/"
-    is_plain = member.isfile() or member.isdir() or member.issym()
-    return None if not is_plain or any(name.startswith(skip + "/") for skip in given["skip"]) else member
-with tarfile.open(given["archive"], "w") as archive:
-    archive.add(given["root"], arcname=".", filter=wanted)
-"""
-_UNPACK = """
-import json, os, sys, tarfile
-given = json.load(sys.stdin)
-os.makedirs(given["root"], exist_ok=True)
-options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-with tarfile.open(given["archive"], "r:*") as archive:
-    archive.extractall(given["root"], **options)
-"""
-
-
-async def pack(box: AnySandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
-    """Leaves as every file does: if `filesystem.outputs` of the policy names files of /tmp."""
-    archive = _place()
-    try:
-        await _run(box, _PACK, {"archive": archive, "root": root, "skip": sorted(skip)})
-        return io.BytesIO(await box.files.read(archive, max_bytes=box.policy.resources.disk))
-    finally:
-        await _remove(box, archive)
-
-
-async def unpack(box: AnySandbox, root: str, data: bytes) -> None:
-    archive = _place()
-    try:
-        await box.files.write(archive, data)
-        await _run(box, _UNPACK, {"archive": archive, "root": root})
-    finally:
-        await _remove(box, archive)
-
-
-def _place() -> str:
-    return f"{TMP}/workspace-{secrets.token_hex(8)}.tar"
-
-
-async def _run(box: AnySandbox, program: str, given: dict[str, object]) -> None:
-    result = await box.run(apart(program), stdin=json.dumps(given))
-    if not result.ok:
-        raise UsageError(f"the archive of the workspace could not be made or used: {result.detail or result.stderr}")
-
-
-async def _remove(box: AnySandbox, path: str) -> None:
-    with anyio.CancelScope(shield=True), suppress(FumehoodError):
-        await box.files.remove(path)
 
 
 class FumehoodSandboxSessionState(SandboxSessionState):

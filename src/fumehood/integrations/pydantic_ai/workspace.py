@@ -26,13 +26,13 @@ from fumehood.policy import AnyPolicy, Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
 from fumehood.remote.place import USUAL
 from fumehood.results import Cause, RunResult, Status
+from fumehood.sandbox.command_check import DENIED_EXIT_CODE
 from fumehood.sandbox.files import FileEntry as Entry
 from fumehood.sandbox.files import FileKind
 from fumehood.sandbox.interface import AnySandbox, Opener
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools.source import apart
 
-_DENIED = 126
 _RESOLVE = "import os, sys; sys.stdout.buffer.write(os.fsencode(os.path.realpath(sys.argv[1])))"
 
 
@@ -71,7 +71,7 @@ class SandboxWorkspaceBackend:
             except (UsageError, DeniedError) as error:
                 if self._sandbox.is_destroyed:
                     raise gone(self.ref) from error
-                return CommandResult(exit_code=_DENIED, stdout="", stderr=f"{error}\n")
+                return CommandResult(exit_code=DENIED_EXIT_CODE, stdout="", stderr=f"{error}\n")
             _check(result, box.policy)
         return CommandResult(
             exit_code=result.exit_code, stdout=result.stdout, stderr=with_reason(result.stderr, result)

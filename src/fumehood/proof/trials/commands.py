@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fumehood.errors import FumehoodError
 from fumehood.policy.commands import judge, judge_argv
-from fumehood.proof.laboratory import Laboratory, require_native
+from fumehood.proof.laboratory import Laboratory
 from fumehood.proof.program import require_refusals
 from fumehood.proof.trial import BrokenError, DoesNotApplyError, NotTestedError, Trial, attack, use
 from fumehood.results import Status
@@ -23,7 +25,9 @@ _CANDIDATES = (
     "git --version",
     "make --version",
 )
-_NOT_AN_IMAGE = "hood-prove-no-such-image@sha256:" + "0" * 64
+_ANOTHER_DIGEST = "sha256:" + "0" * 64
+# What a policy without a word about images gets, in containers and in machines.
+_USUAL_IMAGE = "fumehood:latest"
 
 
 @attack("commands", "Run a command that the policy does not allow: by itself, in a shell, and put together by a shell.")
@@ -55,9 +59,14 @@ async def run_what_is_allowed(lab: Laboratory) -> str:
     raise NotTestedError(f"the policy allows none that is here of: {', '.join(_CANDIDATES)}")
 
 
-@attack("commands", "Execute from a program, where no checker looks: one that no rule names, a file, and memory.")
+@attack(
+    "commands",
+    "Execute from a program, where no checker looks: one that no rule names, a file, and memory.",
+    admitted=("is not held by the kernel",),
+)
 async def execute_what_is_not_named(lab: Laboratory) -> str:
-    require_native(lab)
+    if lab.policy.commands.enforce == "parse":
+        raise DoesNotApplyError("the policy has command lines judged, and says itself that programs are not held")
     if not lab.policy.commands.allow or judge_argv(lab.policy.commands, [_UNNAMED]).allowed:
         raise DoesNotApplyError(f"the policy names no programs, or {_UNNAMED} is one of them")
     tried = await lab.attempts(
@@ -90,21 +99,32 @@ async def execute_what_is_not_named(lab: Laboratory) -> str:
 _UNNAMED = "/usr/bin/id"
 
 
-@attack("image", "Open a sandbox with an image of another digest.")
+@attack("image", "Open a sandbox with the image of that name where the policy pins another digest.")
 async def use_another_image(lab: Laboratory) -> str:
     try:
-        async with lab.sandbox({"image": _NOT_AN_IMAGE}):
-            raise BrokenError("a sandbox opened with an image that does not exist")
+        async with lab.sandbox(_pinned(lab, _ANOTHER_DIGEST)):
+            raise BrokenError("a sandbox opened with an image of another digest than the policy's")
     except FumehoodError as error:
         return str(error)[:200]
 
 
-@use("image", "Name the image that programs run in.")
+@use("image", "Name the image that programs run in, and open a sandbox with the image of that name and digest.")
 async def name_the_image(lab: Laboratory) -> str:
     result = await lab.run("print(1)")
     if not result.image_digest:
         raise BrokenError("the result names no image")
+    async with lab.sandbox(_pinned(lab, result.image_digest)) as box:
+        again = await box.run("print(1)")
+    if again.image_digest != result.image_digest:
+        raise BrokenError(f"pinned to {result.image_digest}, programs ran in {again.image_digest}")
     return result.image_digest
+
+
+def _pinned(lab: Laboratory, digest: str) -> dict[str, Any]:
+    """The image of the policy: one that is not there at all would be refused by every backend."""
+    if (named := lab.policy.docker.image) and not lab.policy.image:
+        return {"docker": {"image": f"{named.partition('@')[0]}@{digest}"}}
+    return {"image": f"{(lab.policy.image or _USUAL_IMAGE).partition('@')[0]}@{digest}"}
 
 
 @attack("docker", "Find the engine's socket in the container.")

@@ -105,7 +105,11 @@ report(gates=[area for area in areas if instruction in content(area)])
 _SYSTEM_CALL = {"x86_64": b"\x0f\x05", "aarch64": b"\x01\x00\x00\xd4"}
 
 
-@attack("filesystem", "Write to a file of /proc that belongs to the program itself, which Landlock alone refuses.")
+@attack(
+    "filesystem",
+    "Write to a file of /proc that belongs to the program itself, which Landlock alone refuses.",
+    admitted=("no Landlock behind it",),
+)
 async def write_past_landlock(lab: Laboratory) -> str:
     require_native(lab)
     code = """

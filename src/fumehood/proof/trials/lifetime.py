@@ -116,15 +116,16 @@ async def cancel_a_run(lab: Laboratory) -> str:
 
 @attack("runs", "Find what an earlier run left: a file in /tmp, a module's state, shared memory, a process.")
 async def find_an_earlier_run(lab: Laboratory) -> str:
-    await lab.attempts(
+    left = await lab.attempts(
         """
         import json as module
-        write("/tmp/" + mark)
         module.left_behind = True
+        attempt("/tmp", lambda: write("/tmp/" + mark))
         attempt("shared memory", lambda: write("/dev/shm/" + mark))
         """,
         mark=lab.mark,
     )
+    require_success(left, ["/tmp", "shared memory"])  # or there would be nothing to find
     tried = await lab.attempts(
         """
         import json as module

@@ -7,7 +7,7 @@ from typing import Any
 
 from fumehood.policy import format_size
 from fumehood.proof.laboratory import Laboratory, require_time
-from fumehood.proof.program import Program
+from fumehood.proof.program import Program, in_words
 from fumehood.proof.trial import BrokenError, Trial, attack, use
 from fumehood.results import Cause, RunResult
 
@@ -33,8 +33,8 @@ def _stopped(result: RunResult, cause: Cause, program: Program) -> str:
         return f"ended: {result.detail or result.cause}"
     tried = program.tried(result)
     if any(answer.startswith("refused") for answer in tried.values()):
-        return f"refused: {tried}"
-    raise BrokenError(f"not stopped: {tried}")
+        return f"refused: {in_words(tried)}"
+    raise BrokenError(f"not stopped: {in_words(tried)}")
 
 
 _STUBBORN = """
@@ -61,7 +61,7 @@ async def end_in_time(lab: Laboratory) -> str:
     return _plain(await lab.run("import time; time.sleep(0.05); print('in time')"), "in time\n")
 
 
-@attack("resources.memory", "Take more memory than the limit.")
+@attack("resources.memory", "Take more memory than the limit.", admitted=("without swap",))
 async def take_memory(lab: Laboratory) -> str:
     limit = min(_MEMORY, lab.policy.resources.memory)
     code = """
@@ -77,7 +77,11 @@ async def take_memory(lab: Laboratory) -> str:
     return f"with {format_size(limit)}: {_stopped(result, Cause.MEMORY, program)}"
 
 
-@attack("resources.memory", "Take more memory than the limit by four processes together, each of which has half of it.")
+@attack(
+    "resources.memory",
+    "Take more memory than the limit by four processes together, each of which has half of it.",
+    admitted=("for each process", "without swap"),
+)
 async def take_memory_together(lab: Laboratory) -> str:
     limit = min(_MEMORY, lab.policy.resources.memory)
     code = """
@@ -174,33 +178,36 @@ async def start_a_few(lab: Laboratory) -> str:
     return _plain(await lab.run(code), "three\n")
 
 
+# Each file is smaller than the limit: one that is larger would be refused for its own size, whatever there is room for.
 _FILL = """
 def fill(folder):
-    with open(os.path.join(folder, "filled"), "wb") as file:
-        for _ in range(limit * 2 // 2**20):
-            file.write(bytes(2**20))
-            file.flush()
-        return file.tell()
+    written = 0
+    for name in names:
+        with open(os.path.join(folder, name), "wb", 0) as file:
+            for _ in range(8):
+                written += file.write(bytes(limit // 16))
+    return written
 
+names = [f"filled-{number}" for number in range(4)]
 for folder in ("/tmp", "/workspace"):
     attempt(folder, lambda: fill(folder))
-    os.remove(os.path.join(folder, "filled"))
+    for name in names:
+        if os.path.exists(os.path.join(folder, name)):
+            os.remove(os.path.join(folder, name))
 """
 
 
-@attack("resources.disk", "Write more than the limit to /tmp and to the workspace.")
+@attack("resources.disk", "Write more than the limit, in several files, to /tmp and to the workspace.")
 async def fill_the_disk(lab: Laboratory) -> str:
     limit = min(_DISK, lab.policy.resources.disk)
     changes = {"resources": {"disk": limit}, "filesystem": {"workspace": {"size": limit}}}
     program = Program(_FILL, limit=limit)
     async with lab.sandbox(changes) as box:
         result = await box.run(program.source)
-    if result.cause == Cause.DISK and not result.stdout:
-        return f"with {format_size(limit)}: ended: {result.detail}"
     tried = program.tried(result)
     if set(tried) != {"/tmp", "/workspace"} or not all(answer.startswith("refused") for answer in tried.values()):
-        raise BrokenError(f"with {format_size(limit)}: {tried}")
-    return f"with {format_size(limit)}: {tried}"
+        raise BrokenError(f"with {format_size(limit)}: {in_words(tried)}")
+    return f"with {format_size(limit)}: {in_words(tried)}"
 
 
 @use("resources.disk", "Write half of the limit.")
@@ -213,7 +220,7 @@ async def write_to_disk(lab: Laboratory) -> str:
     return f"{format_size(limit // 2)} of {format_size(limit)}"
 
 
-@attack("resources.inodes", "Make more files than the limit.")
+@attack("resources.inodes", "Make more files than the limit.", admitted=("gVisor does not count files",))
 async def make_countless_files(lab: Laboratory) -> str:
     limit = min(_INODES, lab.policy.resources.inodes)
     code = """

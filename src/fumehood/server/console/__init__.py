@@ -12,7 +12,7 @@ rendered on the server (`rendering`: everything is escaped and neutralised by de
 **How a page is added**, say `egress`:
 
 1. `pages/egress.py` with `async def show(page: PageRequest) -> Response`, which reads `page.source` (what blocks in
-   `await page.blocking(...)`) and returns `page.page("egress.html", hosts=...)`; `page.query("host")` and
+   `await page.blocking(...)`) and returns `await page.page("egress.html", hosts=...)`; `page.query("host")` and
    `page.path("id")` have what was asked. What is not there, or not for the viewer, is `raise NoSuchPageError`: the same
    bytes as for what never was. Before code or output of others is shown: `await page.viewed("run", id, who)`.
 2. `MODULE = PageModule((ConsoleRoute("/egress", show, (Scope.AUDIT,), nav="Egress", key="e"),), {})` in it, and a place
@@ -20,7 +20,7 @@ rendered on the server (`rendering`: everything is escaped and neutralised by de
    its handler reads `page.form`, whose token and origin were checked, and ends with `page.go("/egress")`.
 3. `templates/egress.html` extends `layout.html` (`title`, `main`). Forms have
    `<input type="hidden" name="token" value="{{ form_token }}">`. Rows that keys lead to have `data-row` and a link;
-   numbers, times and states have classes of `static/console.css`. Filters: `moment`, `clock`, `size`, `duration`
+   numbers, times and states have classes of `static/console.css`. Filters: `moment`, `clock`, `day`, `size`, `duration`
    (microseconds), `short`, `code`, `lines`.
 4. Live? Give the page `view="egress"` and `after=` the last record that it shows, and the module
    `{"egress": (scopes, builder)}`: the builder makes a `LiveView`, whose `fragments(record)` render small

@@ -10,6 +10,7 @@ import hmac
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Protocol
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -23,8 +24,8 @@ from starlette.types import Scope as AsgiScope
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.server.console import pages
 from fumehood.server.console.badges import count_waiting
-from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError, read_form
-from fumehood.server.console.rendering import STATIC, render
+from fumehood.server.console.page_request import NoSuchPageError, PageRequest, StalePageError, read_form, record_number
+from fumehood.server.console.rendering import STATIC, asset, render
 from fumehood.server.console.routes import ROOT, ConsoleRoute
 from fumehood.server.console.sessions import ConsoleSession, SessionStore, cookie_of, remove_cookie
 from fumehood.server.console.source import ConsoleSource
@@ -97,7 +98,7 @@ async def _answer(host: ConsoleHost, nav: tuple[ConsoleRoute, ...], route: Conso
                 raise ForbiddenError(route.scopes[0])
             if route.method == "POST":
                 page.form = await _checked_form(request, session)
-            elif page.may(Scope.APPROVE) and route.path != _NEWS:
+            if page.may(Scope.APPROVE) and route.path != _NEWS:
                 page.waiting = await page.blocking(lambda: count_waiting(page))
             answer = await route.handler(page)
         return _Held(answer, host.admitted(principal)) if isinstance(answer, StreamingResponse) else answer
@@ -116,7 +117,8 @@ def _to_sign_in(request: Request) -> Response:
     """A page leads there and back; what is not a page is refused."""
     if request.method != "GET" or request.headers.get("sec-fetch-mode", "navigate") != "navigate":
         raise NotAuthenticatedError
-    return RedirectResponse(f"{ROOT}/sign-in?to={request.url.path.removeprefix(ROOT)}", 303)
+    asked = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"{ROOT}/sign-in?{urlencode({'to': request.url.path.removeprefix(ROOT) + asked})}", 303)
 
 
 async def _checked_form(request: Request, session: ConsoleSession) -> dict[str, str]:
@@ -152,10 +154,10 @@ async def _news(page: PageRequest) -> Response:
     if found is None or not page.may(*found[0]):
         raise NoSuchPageError
     after = page.request.headers.get("last-event-id") or page.query("after")
-    if not after.isascii() or not after.isdigit() or len(after) > 15:
+    if (number := record_number(after)) is None:
         raise UsageError("`after` must be the number of a record")
     view = await found[1](page)
-    messages = page.source.feed.stream(view, int(after))
+    messages = page.source.feed.stream(view, number)
     return StreamingResponse(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -163,7 +165,9 @@ async def _asset(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _ASSETS:
         return problem_page(request, NoSuchPageError())
-    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    # Of another version of the server, which its pages ask for by its own digest, nobody keeps ours.
+    is_asked_for = asset(name) == f"{request.url.path}?{request.url.query}"
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"} if is_asked_for else {}
     return FileResponse(STATIC / name, media_type=_ASSETS[name], headers=headers)
 
 

@@ -1,40 +1,42 @@
 """Code and output as HTML: every character can be seen, where it stands.
 
 What an approver reads is coloured by Python's own reader or not at all, since a wrong colour could pass code off as a
-comment. Pygments colours other languages where nothing is decided by the look of it.
+comment. Other languages have simple colours (`colours`) where nothing is decided by the look of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import Any
 
 from markupsafe import Markup, escape
 
-from fumehood.characters import neutralise
+from fumehood.server.console.colours import LANGUAGES, coloured
 from fumehood.tools.approvals.display import Line, Piece, draw
 
 _WIDTH = 1_000_000  # the browser folds
 _MOST_LINES = 1000
 _MOST_CHARACTERS = 200_000
-_LEXERS = {"shell": "bash", "bash": "bash", "sh": "bash", "javascript": "javascript", "json": "json", "yaml": "yaml"}
 
 
 def approval_lines(lines: Iterable[Line]) -> Markup:
     """Of `tools.approvals`, all of them: what is approved is what is shown."""
     shown = (_line(Markup("").join(map(_piece, line.pieces)), line.number) for line in lines)
-    return Markup('<pre class="code" tabindex="0">{}</pre>').format(Markup("").join(shown))
+    return Markup('<pre class="code whole" tabindex="0">{}</pre>').format(Markup("").join(shown))
 
 
 def highlighted(text: str, language: str = "") -> Markup:
     kept, rest = _shortened(text.removesuffix("\n"))
-    if language in _LEXERS and kept.isascii():
-        lines = list(_coloured(kept, _LEXERS[language]))
-    else:
-        lines = [Markup("").join(map(_piece, line.pieces)) for line in draw(kept, _WIDTH, language)]
+    lines = (Markup("").join(map(_piece, _coloured(line, language))) for line in draw(kept, _WIDTH, language))
     shown = (_line(line, number) for number, line in enumerate(lines, 1))
     return Markup('<pre class="code" tabindex="0">{}{}</pre>').format(Markup("").join(shown), rest)
+
+
+def _coloured(line: Line, language: str) -> Iterator[Piece]:
+    for piece in line.pieces:
+        if language in LANGUAGES and not piece.style:
+            yield from coloured(piece.text, language)
+        else:
+            yield piece
 
 
 def plain_lines(text: str) -> Markup:
@@ -64,37 +66,3 @@ def _piece(piece: Piece) -> Markup:
     if not piece.style:
         return escape(piece.text)
     return Markup('<span class="c-{}">{}</span>').format(piece.style, piece.text)
-
-
-def _coloured(text: str, lexer: str) -> Iterator[Markup]:
-    """Pygments says where tokens are; that what it says is all of the text is checked."""
-    tokens = list(_lexer(lexer).get_tokens(text))
-    if "".join(value for _, value in tokens).rstrip("\n") != text.rstrip("\n"):
-        yield from (escape(neutralise(line)) for line in text.split("\n"))
-        return
-    line = Markup("")
-    for kind, value in tokens:
-        for place, part in enumerate(value.split("\n")):
-            if place:
-                yield line
-                line = Markup("")
-            line += _token(str(kind), part)
-    if line:
-        yield line
-
-
-def _token(kind: str, text: str) -> Markup:
-    style = next((css for name, css in _STYLES.items() if name in kind), "")
-    shown = escape(neutralise(text))
-    return Markup('<span class="c-{}">{}</span>').format(style, shown) if style and text else shown
-
-
-_STYLES = {"Comment": "comment", "String": "text", "Keyword": "keyword", "Builtin": "keyword", "Number": "number"}
-
-
-@cache
-def _lexer(name: str) -> Any:
-    from pygments import lexers
-
-    found: Any = lexers
-    return found.get_lexer_by_name(name, stripnl=False, ensurenl=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from asyncio import Transport
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fumehood.audit.log import current_user
 from fumehood.server.console.app import build_console, problem_page
@@ -25,6 +27,8 @@ from fumehood.server.console.sign_in import begin_session
 from fumehood.server.console.source import ConsoleSource
 from fumehood.server.identity.principals import OF_TENANTS, Principal, Scope
 
+_WHY = b"this console is another user's; start `hood console` yourself"
+_REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(_WHY), _WHY)
 _USED = "Links of `hood console` work once. Press Enter where it runs for another one."
 
 
@@ -75,25 +79,31 @@ def local_app(console: LocalConsole, port: int) -> ASGIApp:
     return _OwnHost(app, port)
 
 
-class _OwnHost:
-    """A name of another site can be made to lead to the loopback: requests have to be for an address of ours.
+class OwnConnections(H11Protocol):
+    """Connections of a user who may have one. Those of others end at once, and take up nobody's place.
 
-    And of a user who may: others of this machine can read the link in the arguments of the browser's process, and get
-    the cookie, which browsers send to every port of an address, at a port of their own.
+    Others of this machine can read the link in the arguments of the browser's process, and get the cookie, which
+    browsers send to every port of an address, at a port of their own.
     """
 
+    def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if owner_of(client, server) not in trusted_users():
+            transport.write(_REFUSAL)
+            transport.close()
+
+
+class _OwnHost:
+    """A name of another site can be made to lead to the loopback: requests have to be for an address of ours."""
+
     def __init__(self, inner: ASGIApp, port: int) -> None:
-        self._inner, self._users = inner, trusted_users()
+        self._inner = inner
         self._names = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
         if scope["type"] == "http" and (len(hosts) != 1 or hosts[0] not in self._names):
             await PlainTextResponse("this console has another address", 421)(scope, receive, send)
-            return
-        if scope["type"] == "http" and owner_of(tuple(scope["client"]), tuple(scope["server"])) not in self._users:
-            await PlainTextResponse("this console is another user's; start `hood console` yourself", 403)(
-                scope, receive, send
-            )
             return
         await self._inner(scope, receive, send)

@@ -21,6 +21,7 @@ from fumehood.server.identity.principals import Principal, Scope
 T = TypeVar("T")
 _MOST_FORM_BYTES = 1024 * 1024
 _MOST_FIELDS = 50
+_MOST_DIGITS = 15
 
 
 @frozen
@@ -95,8 +96,13 @@ class PageRequest:
         if (self.principal.name, what, subject) not in self.source.views:
             await self.viewed(what, subject, of)
 
-    def page(self, template: str, *, status: int = 200, view: str = "", after: int = 0, **context: object) -> Response:
-        """`view` names the live view of the page, which shows all records up to `after`."""
+    async def page(
+        self, template: str, *, status: int = 200, view: str = "", after: int = 0, **context: object
+    ) -> Response:
+        """`view` names the live view of the page, which shows all records up to `after`.
+
+        Drawn in the tenant's own threads: how long that takes is up to what its programs have written.
+        """
         shared = {
             "root": ROOT,
             "nav": self._nav,
@@ -111,7 +117,7 @@ class PageRequest:
             "may_approve": self.may(Scope.APPROVE),
             "sees_all": self.sees_all,
         }
-        return HTMLResponse(render(template, **shared, **context), status)
+        return HTMLResponse(await self.blocking(lambda: render(template, **shared, **context)), status)
 
     def go(self, path: str) -> Response:
         """After an action: the page that shows what came of it."""
@@ -122,6 +128,11 @@ def _section(path: str) -> str:
     """The page of the navigation that this one belongs to."""
     first = "/" + path.removeprefix(ROOT).strip("/").partition("/")[0]
     return "/" if first == "/runs" else first
+
+
+def record_number(text: str) -> int | None:
+    """None for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 async def read_form(request: Request) -> dict[str, str]:

@@ -28,6 +28,7 @@ _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
 _INSTEAD: dict[type[Exception], str] = {
     AuditError: "It cannot be read or written as it is; `hood audit verify` on its host says why.",
     StorageError: "Try again in a moment.",
+    NotAuthenticatedError: "Your session is over, or there was none. Sign in, and do it again.",
 }
 
 
@@ -38,8 +39,10 @@ def status_and_words(error: Exception) -> tuple[int, str, str]:
         return error.status_code, title, words
     for kind, status, title in _KINDS:
         if isinstance(error, kind):
-            if kind in _INSTEAD:
+            if status >= 500:
                 _log.warning("a page of the console failed: %s", error)
+            if isinstance(error, ForbiddenError):
+                return status, title, f"This takes the scope {error.scope.value!r}, which you do not have here."
             return status, title, _INSTEAD.get(kind, str(error))
     if isinstance(error, StepFailedError):
         return 500, "That cannot be shown", str(error)

@@ -42,6 +42,7 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "moment": moment,
         "clock": clock,
+        "day": day,
         "size": size,
         "duration": duration,
         "code": highlighted,
@@ -76,6 +77,12 @@ def moment(value: object) -> Markup:
     if found is None:
         return escape(str(_harmless(str(value))))
     return _time(found, found.strftime("%Y-%m-%d %H:%M:%S UTC"))
+
+
+def day(value: object) -> Markup:
+    """A time of which the seconds say nothing."""
+    found = _as_time(value)
+    return escape("?") if found is None else _time(found, found.strftime("%Y-%m-%d %H:%M UTC"), "day")
 
 
 def clock(value: object) -> Markup:

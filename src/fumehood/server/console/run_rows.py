@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -130,7 +130,3 @@ def _whole(log: RecordReader, run: str, found: list[Record]) -> list[Record]:
 
 def run_records(log: RecordReader, run: str, most: int = 2000) -> list[Record]:
     return list(islice(log.find(Query(run_id=run)), most))
-
-
-def newest_seq(records: Iterable[Record]) -> int:
-    return max((record.seq for record in records), default=0)

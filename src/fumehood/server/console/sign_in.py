@@ -17,7 +17,7 @@ from fumehood.server.console.routes import ROOT
 from fumehood.server.console.sessions import SessionStore, cookie_of, set_cookie
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal
 
-_PLACE = re.compile(r"/[A-Za-z0-9_./-]{0,200}", re.ASCII)
+_PLACE = re.compile(r"(/[A-Za-z0-9_./-]{0,200})(\?[A-Za-z0-9_.~%=&+:@,*-]{0,1000})?", re.ASCII)
 Authenticate = Callable[[str, str | None], Awaitable[Principal]]
 
 
@@ -62,4 +62,5 @@ async def begin_session(sessions: SessionStore, request: Request, principal: Pri
 
 def safe_place(to: str) -> str:
     """A page of the console, whatever an address asks for."""
-    return to if _PLACE.fullmatch(to) and "//" not in to and ".." not in to else "/"
+    found = _PLACE.fullmatch(to)
+    return to if found and "//" not in found[1] and ".." not in found[1] else "/"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import quote, urlencode
 
@@ -58,6 +59,8 @@ _PLAIN = "text/plain"
 _LISTS = ("artifacts", "displays")
 _SAID_ELSEWHERE = frozenset({"task.started"})
 """What is kept of a task is what its agent was told."""
+_MOST_ON_PAGE = 2_000_000
+"""Characters of code, output and texts."""
 _HIDDEN = frozenset({*_CONTENTS, *_LISTS, "reason", "rule", "policy", "enforcement", "status", "cause"})
 
 
@@ -71,6 +74,8 @@ class Block:
     language: str
     size: int
     sha256: str
+    is_left_out: bool = False
+    """The log has it, and the page is long enough."""
 
 
 @frozen
@@ -114,6 +119,19 @@ class StoryTeller:
         """Denials under a policy that is `changeable`, by name, lead to its change."""
         self._log, self._changeable = log, changeable
         self._policies: dict[str, Policy | None] = {}
+
+    def steps(self, records: Iterable[Record]) -> list[StoryStep]:
+        """Of one page: of texts no more than it can bear, the first ones first."""
+        found: list[StoryStep] = []
+        room = _MOST_ON_PAGE
+        for record in records:
+            step = self.step(record)
+            room -= sum(len(block.text or "") for block in step.blocks)
+            if room < 0:
+                left_out = (replace(block, text=None, is_left_out=block.text is not None) for block in step.blocks)
+                step = replace(step, blocks=tuple(left_out))
+            found.append(step)
+        return found
 
     def step(self, record: Record) -> StoryStep:
         shown = Shown.of(record)

@@ -11,7 +11,6 @@ from fumehood.audit.store import Query
 from fumehood.frozen import frozen
 from fumehood.server.console.source import RecordReader
 
-_MOST_RECORDS = 5000
 _TASK = "task"
 _RUNNING = "running"
 
@@ -146,7 +145,7 @@ class TaskMembership:
 
 def task_records(log: RecordReader, row: TaskRow, members: TaskMembership) -> Iterator[Record]:
     """From its start on, to its end if it has one."""
-    for record in log.find(Query(after=row.seq - 1, limit=_MOST_RECORDS)):
+    for record in log.find(Query(after=row.seq - 1)):
         if members.has(record):
             yield record
         if record.kind == "task.ended" and ids_of(record).get(_TASK) == row.id and row.state != _RUNNING:

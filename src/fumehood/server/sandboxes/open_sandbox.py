@@ -11,7 +11,6 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
-from fumehood.guest.contract.frames import FrameError
 from fumehood.policy import Policy
 from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.current_carrier import CurrentCarrier
@@ -66,7 +65,8 @@ class OpenSandbox:
         self.opening, self.times = opening, opening.times
         self.tokens, self._registry = AccessTokens(principal.name, token), registry
         self.service = SandboxService(box, self, account=registry.memory_of(principal.tenant))
-        self._carrier = CurrentCarrier(self.service.conversations.link, time.monotonic)
+        link = self.service.conversations.link
+        self._carrier = CurrentCarrier(link, time.monotonic, check_open=self._check_open, close=self.close)
         self._last_use = time.monotonic()
         self._uses = 0
         self._cause: str | None = None
@@ -116,9 +116,12 @@ class OpenSandbox:
 
     def begin_use(self) -> None:
         """A call from elsewhere than the client's own connection; it is not idle until `end_use`."""
+        self._check_open()
+        self._uses += 1
+
+    def _check_open(self) -> None:
         if self._cause is not None:
             raise SandboxClosedError
-        self._uses += 1
 
     def end_use(self) -> None:
         self._uses -= 1
@@ -133,14 +136,8 @@ class OpenSandbox:
 
     async def serve(self, carrier: MessageCarrier, received_by_client: int) -> None:
         """Until the carrier is lost, or another one takes its place."""
-        await self._carrier.hang_up()
-        if self._cause is not None:
-            raise SandboxClosedError
         try:
-            await self._carrier.use(carrier, received_by_client)
-        except FrameError:
-            await self.close("protocol")
-            raise
+            await self._carrier.serve(carrier, received_by_client)
         finally:
             if self._timer is not None:
                 self._set_timer()

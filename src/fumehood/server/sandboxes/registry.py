@@ -185,6 +185,11 @@ class SandboxRegistry:
         theirs = [opened for opened in self._open.values() if opened.principal.name in principals]
         await asyncio.gather(*(opened.close(cause) for opened in theirs))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no sandbox is open."""
+        return not self._open
+
     async def drain(self, seconds: float) -> None:
         """No more openings; what is open may go on for so long."""
         self._is_draining = True

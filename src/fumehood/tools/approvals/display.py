@@ -10,13 +10,15 @@ import io
 import keyword
 import tokenize
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from fumehood.characters import FOLD, MARKED_SPACE, TAB, is_combining, is_hidden, visible, width_of
 
 _MOST_NOTES = 5
+_MOST_COLOURED = 500
+"""Characters of a line: the time that Python's reader takes for one can grow with the square of its length."""
 
 Style = str
 KEYWORD, TEXT, COMMENT, NUMBER, STRANGE, PLAIN = "keyword", "text", "comment", "number", "strange", ""
@@ -50,8 +52,7 @@ def draw(text: str, width: int, language: str = "") -> list[Line]:
     styles = _python_styles(text) if language == "python" else {}
     lines: list[Line] = []
     for number, line in enumerate(text.split("\n"), 1):
-        cells = [_cell(line, place, styles.get((number, place), PLAIN)) for place in range(len(line))]
-        for part, folded in enumerate(_fold(cells, width)):
+        for part, folded in enumerate(_fold(_cells(line, number, styles), width)):
             lines.append(Line(number if part == 0 else None, _merged(folded)))
     return lines
 
@@ -107,17 +108,21 @@ def _name(character: str) -> str:
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 
-def _cell(line: str, place: int, style: Style) -> Piece:
-    character = line[place]
-    if character == "\t":
-        return Piece(TAB, STRANGE)
-    if character == " " and line[:place].rstrip(" ").endswith("\t"):
-        return _MARKED_SPACE  # how wide the tab is cannot be seen
-    shown = visible(character)
-    return Piece(shown, style if shown == character else STRANGE)
+def _cells(line: str, number: int, styles: Mapping[tuple[int, int], Style]) -> Iterator[Piece]:
+    is_behind_tab = False
+    for place, character in enumerate(line):
+        if character == "\t":
+            is_behind_tab = True
+            yield Piece(TAB, STRANGE)
+        elif character == " " and is_behind_tab:
+            yield _MARKED_SPACE  # how wide the tab is cannot be seen
+        else:
+            is_behind_tab = False
+            shown = visible(character)
+            yield Piece(shown, styles.get((number, place), PLAIN) if shown == character else STRANGE)
 
 
-def _fold(cells: list[Piece], width: int) -> Iterator[list[Piece]]:
+def _fold(cells: Iterable[Piece], width: int) -> Iterator[list[Piece]]:
     """Rows of at most `width` columns. Those that go on begin with a mark, and blanks where a row ends are marked."""
     row: list[Piece] = []
     used, is_first = 0, True
@@ -146,13 +151,8 @@ def _blanks(cells: Iterable[Piece]) -> int:
 
 
 def _merged(cells: list[Piece]) -> tuple[Piece, ...]:
-    merged: list[Piece] = []
-    for cell in cells:
-        if merged and merged[-1].style == cell.style:
-            merged[-1] = Piece(merged[-1].text + cell.text, cell.style)
-        else:
-            merged.append(cell)
-    return tuple(merged)
+    alike = groupby(cells, lambda cell: cell.style)
+    return tuple(Piece("".join(cell.text for cell in some), style) for style, some in alike)
 
 
 def _python_styles(text: str) -> dict[tuple[int, int], Style]:
@@ -161,6 +161,8 @@ def _python_styles(text: str) -> dict[tuple[int, int], Style]:
     Text that it might read otherwise, or not at all, has no colours.
     """
     if any(is_hidden(character) and character not in "\n\t" for character in text):
+        return {}
+    if max(map(len, text.split("\n"))) > _MOST_COLOURED:
         return {}
     styles: dict[tuple[int, int], Style] = {}
     try:

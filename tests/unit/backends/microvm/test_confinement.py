@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from fumehood.backends.microvm.confinement import ConfinedProcess, Confinement, start_confined
-from fumehood.backends.native.host_facts import detect
-from fumehood.tenant import Tenant
+from fumehood.backends.native.cells import CellPool, CellProcess
+from fumehood.backends.native.host_facts import HostFacts, detect
+from fumehood.errors import StepFailedError
+from fumehood.guest.contract.cell_spec import CellSpec
+from fumehood.tenant import LOCAL, Tenant
 
 pytestmark = pytest.mark.anyio
 
@@ -80,3 +83,39 @@ async def test_a_start_that_is_given_up_leaves_no_process_and_sends_no_other_fil
     # The end of the pipe is there when no process has the other one any more.
     assert await asyncio.wait_for(asyncio.to_thread(os.read, ours, 1), 10) == b""
     os.close(ours)
+
+
+class HastyPool(CellPool):
+    """Discards a cell before it has got its first program, as a pool does with idle ones when others are needed."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def acquire(
+        self, key: str, facts: HostFacts, build_spec: Callable[[], CellSpec], tenant: Tenant = LOCAL
+    ) -> CellProcess:
+        cell = super().acquire(key, facts, build_spec, tenant)
+        if self.times:
+            self.times -= 1
+            self.discard(key)
+        return cell
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_cell_that_ends_before_it_gets_its_program_is_replaced_once(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr("fumehood.backends.microvm.confinement.CellPool", lambda: HastyPool(times))
+    confinement = Confinement(detect())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        starting = start_confined(confinement, [SLEEP, "600"], [nothing], memory_bytes=MEMORY_BYTES)
+        if times == 1:
+            await (await starting).close()
+        else:
+            with pytest.raises(StepFailedError, match="starting QEMU"):
+                await starting
+    finally:
+        confinement.close()
+        os.close(nothing)

@@ -79,6 +79,21 @@ def test_a_template_is_loaded_as_it_was_saved_and_cannot_be_written(tmp_path: Pa
     found.close()
 
 
+def test_a_template_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a loss of power there would be files of the right size with nothing in them, and they would be loaded."""
+    synced: list[tuple[str, bool]] = []
+    usual = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append((path.name, path.parent.name.startswith(".draft-")))
+        usual(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    kept(tmp_path)
+    assert set(synced) == {(name, True) for name in (template.RAM, template.STATE, template.FACTS)}
+
+
 @pytest.mark.parametrize("damage", ["no facts", "other facts", "no memory", "half a memory", "half a state"])
 def test_a_template_that_is_not_whole_is_not_loaded(tmp_path: Path, damage: str) -> None:
     place = kept(tmp_path)
@@ -136,3 +151,9 @@ def test_a_machine_has_two_disks_two_ports_and_no_network() -> None:
     assert not {"-netdev", "-nic", "-net", "-virtfs", "-fsdev"} & set(words)
     assert all("read-only=on" in word for before, word in pairwise(words) if before == "-blockdev")
     assert "share=off" in " ".join(words)
+
+
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_machines_memory_is_merged_with_no_others_and_written_to_no_dump(boots: bool) -> None:
+    chipset = next(word for before, word in pairwise(qemu_argv(MACHINE, boots=boots)) if before == "-M")
+    assert {"mem-merge=off", "dump-guest-core=off"} <= set(chipset.split(","))

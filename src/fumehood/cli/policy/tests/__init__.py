@@ -8,14 +8,13 @@ report    outcomes -> what people and CI systems read
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns
-
+    from fumehood.cli.arguments import Verbs
 _DETAILS = """\
 A folder is searched for YAML files that are policies: hood.yaml, and those with
 `version: 1` and a section of a policy, or with tests. Hidden folders are left
@@ -38,7 +37,7 @@ class Arguments(argparse.Namespace):
     verbose: bool
 
 
-def add_parser(verbs: _SubParsersAction[Any]) -> None:
+def add_parser(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "test",
         help="run the tests that policies carry",

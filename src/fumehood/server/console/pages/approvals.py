@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from fumehood.audit.records import Record
@@ -31,7 +32,7 @@ _MOST_REASON = 2000
 async def show_list(page: PageRequest) -> Response:
     after = (await page.blocking(page.source.log.head)).seq
     waiting, answered = await page.blocking(lambda: _listed(page))
-    return page.page("approvals.html", view="approvals", after=after, requests=waiting, answered=answered)
+    return await page.page("approvals.html", view="approvals", after=after, requests=waiting, answered=answered)
 
 
 def _listed(page: PageRequest) -> tuple[list[ApprovalRequest], list[ApprovalRequest]]:
@@ -45,19 +46,21 @@ async def show(page: PageRequest) -> Response:
     request = await _find(page)
     await page.viewed("approval", request.id, request.asked_by)
     after = (await page.blocking(page.source.log.head)).seq
-    return _page(page, request, after)
+    return await _page(page, request, after)
 
 
-def _page(page: PageRequest, request: ApprovalRequest, after: int) -> Response:
+async def _page(page: PageRequest, request: ApprovalRequest, after: int) -> Response:
     call = request.call
-    return page.page(
+    code, edited, reach = await page.blocking(lambda: _drawn(request))
+    return await page.page(
         "approval.html",
         view=f"approval:{request.id}",
         after=after,
         request=request,
-        code=_code(call),
-        edited=_code(request.edited) if request.edited else None,
-        reach=shown_pages.reach(request.policy),
+        code=code,
+        edited=edited,
+        reach=reach,
+        lines=call.text.count("\n") + 1,
         warnings=shown_pages.warnings(call),
         is_own=not page.source.is_local and page.is_own(request.asked_by),
         can_edit=not any(is_hidden(character) and character not in "\n\t" for character in call.text),
@@ -66,7 +69,13 @@ def _page(page: PageRequest, request: ApprovalRequest, after: int) -> Response:
     )
 
 
-def _code(call: ToolCall) -> object:
+def _drawn(request: ApprovalRequest) -> tuple[Markup, Markup | None, Sequence[str]]:
+    """What was asked, what was approved instead, and what either could reach."""
+    edited = _code(request.edited) if request.edited else None
+    return _code(request.call), edited, shown_pages.reach(request.policy)
+
+
+def _code(call: ToolCall) -> Markup:
     return approval_lines(shown_pages.code_lines(call, _WIDTH))
 
 

@@ -8,11 +8,13 @@ from itertools import islice, takewhile
 from starlette.responses import Response, StreamingResponse
 
 from fumehood.audit.export import lines
+from fumehood.audit.moments import moment
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.audit.words import Shown, summary
+from fumehood.errors import UsageError
 from fumehood.frozen import frozen
-from fumehood.server.console.page_request import NoSuchPageError, PageRequest
+from fumehood.server.console.page_request import NoSuchPageError, PageRequest, record_number
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.source import RecordReader
 from fumehood.server.console.story import StoryTeller
@@ -21,7 +23,6 @@ from fumehood.server.identity.principals import Scope
 
 _SCOPES = (Scope.AUDIT,)
 _ON_PAGE = 100
-_MOST_DIGITS = 15
 _FIELDS = ("text", "kind", "run", "sandbox", "status", "since", "until")
 
 
@@ -51,16 +52,21 @@ async def show(page: PageRequest) -> Response:
         verified = await page.source.verification.run(anew=False)
     asked = {name: page.query(name)[:200] for name in _FIELDS}
     before = page.query("before")
-    query = _query(asked)
-    found = await page.blocking(lambda: _newest(log, query, _number(before)))
+    found, problem = list[Record](), ""
+    try:
+        query = _query(asked)
+        found = await page.blocking(lambda: _newest(log, query, record_number(before)))
+    except UsageError as error:
+        problem = f"{error}."
     await page.source.note_reading(page.principal, len(found[:_ON_PAGE]))
-    return page.page(
+    return await page.page(
         "audit.html",
         rows=[RecordRow.of(record, verified) for record in found[:_ON_PAGE]],
         older=found[_ON_PAGE - 1].seq if len(found) > _ON_PAGE else 0,
         asked=asked,
         head=head,
         verified=verified,
+        problem=problem,
     )
 
 
@@ -72,8 +78,8 @@ def _query(asked: dict[str, str]) -> Query:
         run_id=given["run"],
         sandbox_id=given["sandbox"],
         status=given["status"],
-        since=given["since"],
-        until=given["until"],
+        since=moment(given["since"], "Since") if given["since"] else None,
+        until=moment(given["until"], "Until") if given["until"] else None,
         newest_first=True,
     )
 
@@ -83,14 +89,9 @@ def _newest(log: RecordReader, query: Query, before: int | None) -> list[Record]
     return list(islice(found, _ON_PAGE + 1))
 
 
-def _number(text: str) -> int | None:
-    """Of a record."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
-
-
 async def show_record(page: PageRequest) -> Response:
     wanted = page.path("seq")
-    number = _number(wanted)
+    number = record_number(wanted)
     if number is None:
         raise NoSuchPageError
     log = page.source.log
@@ -103,7 +104,9 @@ async def show_record(page: PageRequest) -> Response:
         await page.viewed("record", wanted, step.who)
     verified = page.source.verification.newest
     row = RecordRow.of(record, verified)
-    return page.page("record.html", step=step, row=row, body=record.body, hash=record.hash.hex(), is_run_page=False)
+    return await page.page(
+        "record.html", step=step, row=row, body=record.body, hash=record.hash.hex(), is_run_page=False
+    )
 
 
 async def verify(page: PageRequest) -> Response:

@@ -19,7 +19,7 @@ async def show(page: PageRequest) -> Response:
     wanted = page.query("host").strip().lower()
     log = page.source.log
     rows = await page.blocking(lambda: egress_rows(log, lambda record: is_shown(page, record), host=wanted))
-    return page.page(
+    return await page.page(
         "egress.html",
         denied=[row for row in rows if not row.is_allowed][:_MOST_ROWS],
         allowed=[row for row in rows if row.is_allowed][:_MOST_ROWS],

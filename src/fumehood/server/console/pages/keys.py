@@ -65,7 +65,7 @@ def new_key(page: PageRequest) -> NewKey:
 
 async def _page(page: PageRequest, key: str) -> Response:
     keys = await list_keys(server_of(page).database, page.principal.tenant)
-    return page.page(
+    return await page.page(
         "keys.html",
         keys=sorted(keys, key=lambda each: (each.revoked is not None, -each.created)),
         new_key=key,

@@ -26,7 +26,7 @@ async def show(page: PageRequest) -> Response:
     after = (await page.blocking(log.head)).seq
     found = await page.blocking(lambda: lately(log, _MOST_ROWS, _whose(page)))
     teller = StoryTeller(log)
-    return page.page(
+    return await page.page(
         "now.html",
         view="now",
         after=after,

@@ -95,7 +95,7 @@ async def show_all(page: PageRequest) -> Response:
         if not page.may(Scope.AUDIT, Scope.POLICIES) and not page.is_own(sandbox.opened_by):
             continue
         in_use[sandbox.policy] = in_use.get(sandbox.policy, 0) + 1
-    return page.page("policies.html", policies=list(newest.values()), in_use=in_use)
+    return await page.page("policies.html", policies=list(newest.values()), in_use=in_use)
 
 
 async def show(page: PageRequest) -> Response:
@@ -110,7 +110,7 @@ async def show(page: PageRequest) -> Response:
         outlook = await _outlook(page, before, entry.text, [attempt] if attempt else [])
     except FumehoodError as error:
         problem = str(error)
-    return page.page(
+    return await page.page(
         "policy.html",
         entry=entry,
         versions=versions,
@@ -196,7 +196,7 @@ async def _shown_change(
         outlook = await _outlook(page, entry, text, attempts)
     except FumehoodError as error:
         problem = str(error)
-    return page.page(
+    return await page.page(
         "policy_change.html",
         entry=entry,
         text=text,

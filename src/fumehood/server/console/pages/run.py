@@ -16,7 +16,7 @@ from fumehood.server.console.picture_size import NotAPictureError
 from fumehood.server.console.pictures import Picture, read_picture
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
-from fumehood.server.console.run_rows import RunRow, newest_seq, run_records, sum_up
+from fumehood.server.console.run_rows import RunRow, run_records, sum_up
 from fumehood.server.console.run_story import records_around
 from fumehood.server.console.source import RecordReader
 from fumehood.server.console.story import StoryStep, StoryTeller, figures_of, policy_lines
@@ -38,17 +38,18 @@ async def show(page: PageRequest) -> Response:
     after = (await page.blocking(log.head)).seq
     around = await page.blocking(lambda: records_around(log, run))
     teller = StoryTeller(log, await page.changeable_policies())
-    steps = await page.blocking(lambda: [teller.step(record) for record in around.records if record.seq <= after])
+    known = [record for record in around.records if record.seq <= after]  # the news have what came since
+    steps = await page.blocking(lambda: teller.steps(known))
     policy = await page.blocking(lambda: teller.policy_of(row.sandbox))
     lines, usual = policy_lines(policy), policy_lines(deny_all())
 
     def is_usual(line: str) -> bool:
         return line in usual and not _decided(line, steps)
 
-    return page.page(
+    return await page.page(
         "run.html",
         view=f"run:{run}",
-        after=max(after, newest_seq(around.records)),
+        after=after,
         run=row,
         task=around.task,
         steps=steps,
@@ -110,11 +111,14 @@ class RunView:
         page = self._page
         found = list(await badge_fragments(page, record))
         if record.run_id == self._run:
-            step = await page.blocking(lambda: self._teller.step(record))
+            step = await page.blocking(lambda: self._drawn(record))
             run = await page.blocking(lambda: sum_up(run_records(page.source.log, self._run)))
-            found.append(Fragment(render("fragments/step.html", step=step, is_run_page=True), "steps", "end"))
+            found.append(Fragment(step, "steps", "end"))
             found.append(Fragment(render("fragments/run_head.html", run=run)))
         return found
+
+    def _drawn(self, record: Record) -> str:
+        return render("fragments/step.html", step=self._teller.step(record), is_run_page=True)
 
 
 async def _view(page: PageRequest) -> RunView:

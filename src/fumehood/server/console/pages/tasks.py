@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 
 from starlette.responses import Response
 
@@ -11,16 +12,17 @@ from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.server.console.badges import badge_fragments
 from fumehood.server.console.news import Fragment
-from fumehood.server.console.page_request import NoSuchPageError, PageRequest
+from fumehood.server.console.page_request import NoSuchPageError, PageRequest, record_number
 from fumehood.server.console.rendering import render
 from fumehood.server.console.routes import ConsoleRoute, PageModule
 from fumehood.server.console.run_rows import who_of
-from fumehood.server.console.story import StoryTeller
+from fumehood.server.console.story import StoryStep, StoryTeller
 from fumehood.server.console.task_story import TaskMembership, TaskRow, find_task, ids_of, list_tasks, task_records
 from fumehood.server.identity.principals import Scope
 
 _SCOPES = (Scope.RUN, Scope.AUDIT)
 _MOST_ROWS = 100
+_MOST_STEPS = 500
 _UNTOLD = frozenset({"run.started", "approval.used", "filter.acted"})
 """Records of a task that add nothing to its story; its runs have them."""
 
@@ -33,7 +35,7 @@ async def show_list(page: PageRequest) -> Response:
     log = page.source.log
     after = (await page.blocking(log.head)).seq
     rows = await page.blocking(lambda: list_tasks(log, _MOST_ROWS, _whose(page)))
-    return page.page("tasks.html", view="tasks", after=after, tasks=rows)
+    return await page.page("tasks.html", view="tasks", after=after, tasks=rows)
 
 
 async def show(page: PageRequest) -> Response:
@@ -41,12 +43,30 @@ async def show(page: PageRequest) -> Response:
     after = (await page.blocking(log.head)).seq
     row = await _visible(page, page.path("id"))
     await page.viewed("task", row.id, row.who)
+    since = record_number(page.query("after")) or 0
     teller = StoryTeller(log, await page.changeable_policies())
     members = TaskMembership(row.id)
-    found = takewhile(lambda record: record.seq <= after, task_records(log, row, members))
-    steps = await page.blocking(lambda: [teller.step(record) for record in found if record.kind not in _UNTOLD])
-    task = members.so_far(row)
-    return page.page("task.html", view=f"task:{row.id}", after=after, task=task, steps=steps, is_run_page=False)
+    steps = await page.blocking(lambda: _part(teller, task_records(log, row, members), since, after))
+    rest = steps.pop().seq if len(steps) > _MOST_STEPS else 0
+    return await page.page(
+        "task.html",
+        view="" if rest else f"task:{row.id}",  # what is new stands at the end
+        after=after,
+        task=members.so_far(row),
+        steps=steps,
+        since=since,
+        rest=rest,
+        is_run_page=False,
+    )
+
+
+def _part(teller: StoryTeller, records: Iterator[Record], since: int, until: int) -> list[StoryStep]:
+    """The steps of a page, and one more if there is another page."""
+    known = takewhile(lambda record: record.seq <= until, records)
+    told = (record for record in known if record.kind not in _UNTOLD and record.seq >= since)
+    steps = teller.steps(list(islice(told, _MOST_STEPS + 1)))
+    deque(told, 0)  # what a task has used so far is counted along the way
+    return steps
 
 
 async def _visible(page: PageRequest, task: str) -> TaskRow:
@@ -87,13 +107,15 @@ class TaskView:
         if not await page.blocking(lambda: self._is_member(record)):
             return found
         if record.kind not in _UNTOLD:
-            step = await page.blocking(lambda: self._teller.step(record))
-            found.append(Fragment(render("fragments/step.html", step=step, is_run_page=False), "steps", "end"))
+            found.append(Fragment(await page.blocking(lambda: self._drawn(record)), "steps", "end"))
         if record.kind in ("task.ended", "model.answered", "tool.called"):
             row = await page.blocking(lambda: find_task(page.source.log, self._row.id))
             if row is not None:
                 found.append(Fragment(render("fragments/task_head.html", task=self._members.so_far(row))))
         return found
+
+    def _drawn(self, record: Record) -> str:
+        return render("fragments/step.html", step=self._teller.step(record), is_run_page=False)
 
     def _is_member(self, record: Record) -> bool:
         """Also of what came before: others may have made the messages of some records for us."""

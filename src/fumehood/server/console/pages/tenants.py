@@ -36,7 +36,7 @@ async def show_all(page: PageRequest) -> Response:
     for tenant in tenants:
         async with server.database.transaction(tenant.name) as transaction:
             is_open[tenant.name], _ = await count_open(transaction, tenant.name)
-    return page.page("tenants.html", tenants=tenants, is_open=is_open)
+    return await page.page("tenants.html", tenants=tenants, is_open=is_open)
 
 
 async def show(page: PageRequest) -> Response:
@@ -44,7 +44,7 @@ async def show(page: PageRequest) -> Response:
     await _require(page)
     keys, now = await list_keys(server.database, name), time.time()
     rows = await _egress(page, name)
-    return page.page(
+    return await page.page(
         "tenant.html",
         name=name,
         quotas=await read_state(server.database, name, now),

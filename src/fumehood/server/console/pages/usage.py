@@ -82,7 +82,7 @@ async def show(page: PageRequest) -> Response:
     quotas = None
     if isinstance(page.source, TenantSource):
         quotas = await read_state(page.source.server.database, page.principal.tenant, time.time())
-    return page.page(
+    return await page.page(
         "usage.html",
         series=plots(amounts, _PERIODS[period]),
         period=period,
@@ -130,7 +130,7 @@ def _from_log(log: RecordReader, begin: float, kinds: Sequence[str]) -> list[tup
     totals: dict[tuple[float, str], float] = {}
     since = datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for kind in kinds:
-        for record in log.find(Query(kind=kind, since=since, limit=_MOST_RECORDS)):
+        for record in log.find(Query(kind=kind, since=since, newest_first=True, limit=_MOST_RECORDS)):
             moment = datetime.fromisoformat(record.time).timestamp()
             for name, amount in _of_record(kind, record.data):
                 key = moment - moment % _HOUR, name

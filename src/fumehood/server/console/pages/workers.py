@@ -16,7 +16,7 @@ _SCOPES = (Scope.OPERATE,)
 
 async def show(page: PageRequest) -> Response:
     fleet = server_of(page).fleet
-    return page.page("workers.html", workers=fleet.describe() if fleet else [], has_fleet=fleet is not None)
+    return await page.page("workers.html", workers=fleet.describe() if fleet else [], has_fleet=fleet is not None)
 
 
 async def drain(page: PageRequest) -> Response:

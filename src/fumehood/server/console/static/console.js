@@ -84,6 +84,7 @@ function localise(part) {
     const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
     const isToday = moment.toDateString() === new Date().toDateString();
     const shown = element.className === "clock" && isToday ? clock : { ...day, ...clock };
+    if (element.className === "day") delete shown.second;
     element.textContent = new Intl.DateTimeFormat("sv-SE", shown).format(moment);
   }
 }
@@ -92,7 +93,7 @@ const dialog = document.getElementById("key-help");
 let isLed = false;
 
 function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
   const wasLed = isLed;
   isLed = event.key === "g" && !wasLed;
   if (wasLed) {
@@ -139,10 +140,12 @@ for (const each of document.querySelectorAll("[data-copy]")) {
   });
 }
 document.addEventListener("keydown", keys);
-// Answers are sent once, however often the button is pressed.
+// Answers are sent once, however often the button is pressed. A form that leaves its page there can be sent again.
 document.addEventListener("submit", (event) => {
-  if (event.target.dataset.sent) event.preventDefault();
-  event.target.dataset.sent = "yes";
+  const form = event.target;
+  if (form.method !== "post" || "again" in form.dataset) return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
 });
 addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
 localise(document);

@@ -16,10 +16,14 @@ VERSION = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ({}, [f"{VERSION}, with the standard library alone; nothing can be installed.", "There is no network."]),
+        ({}, [f"{VERSION}, with the standard library alone; nothing else can be installed.", "There is no network."]),
         ({}, ["A run may take 30s and 512M of memory."]),
         ({"environment": {"packages": ["pandas==2.3.*", "numpy"]}}, ["with numpy, pandas==2.3.*; nothing else"]),
         ({"network": {"allow": [{"host": "api.github.com", "ports": [443]}]}}, ["Network: api.github.com only."]),
+        (
+            {"network": {"allow": [{"host": "packages.example", "ports": [443]}]}},
+            ["alone; `pip install` adds others if"],
+        ),
         ({"backend": "docker"}, ["Python of the image"]),
     ],
 )
