@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     change.set_defaults(act=_set)
     for verb in (show, change):
         verb.add_argument("tenant", metavar="TENANT")
-    change.add_argument("quota", choices=QUOTAS, metavar="QUOTA", help="one of those below")
+    change.add_argument("quota", choices=tuple(QUOTAS), metavar="QUOTA", help="one of those below")
     change.add_argument("value", metavar="VALUE", help="a number, or a size such as 4G")
     for verb in (show, change):
         add_place(verb)
