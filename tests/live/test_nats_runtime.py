@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -245,7 +246,10 @@ async def stream_leader(runtime: NatsRuntime) -> str:
 
 
 async def test_ten_thousand_idle_agents_cost_the_directory_nothing(place: Place) -> None:
-    count = amount(300, whole=10_000)
+    count, place = (
+        amount(300, whole=10_000),
+        replace(place, lease=15.0),
+    )  # it takes a while to begin all of them at once
     async with place.runtime("home") as home, application(place) as runtime:
         await register(home, place)
         before = len(list(home._directory.types()))
