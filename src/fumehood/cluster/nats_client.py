@@ -22,7 +22,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import BadSubjectError, ConnectionClosedError, Error, MaxPayloadError, OutboundBufferLimitError
 
 _CLOSE_SECONDS = 2.0
-_WRITE_BYTES = 4096
+_WRITE_BYTES = 8192
 """So much is written before the turn of the loop is over: the other end begins with it meanwhile."""
 _MOST_UNWRITTEN_BYTES = 64 * 1024
 _CONGESTED_BYTES = 1024 * 1024

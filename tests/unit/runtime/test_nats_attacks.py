@@ -400,6 +400,27 @@ async def test_text_that_cannot_be_written_ends_no_runtime(
         assert [text for _, text in scene.read] == ["news.a/default: hot"]
 
 
+async def test_messages_that_are_refused_cost_others_no_question_each(scene: Scene) -> None:
+    """Mallory is not the home of the agent in whose name it asks. The directory may be behind, and is read anew."""
+    bank, _, mallory = scene.addresses
+    questions, refresh = 0, scene.bank._directory.refresh
+
+    async def count(key: str) -> None:
+        nonlocal questions
+        questions += 1
+        await refresh(key)
+
+    scene.bank._directory.refresh = count  # type: ignore[method-assign]
+    asked = 400
+    for number in range(asked):
+        envelope = replace(forged(AgentId("clown")), message_id=f"msg_{number}")
+        reply = SUBJECTS.to(mallory, bank, "answer", envelope.message_id)
+        await scene.link.publish(SUBJECTS.to(bank, mallory, "ask", "clown"), as_bytes(envelope), reply)
+    await scene.settle()
+    assert len(scene.bank.dead_letters) == asked
+    assert 0 < questions < asked
+
+
 async def test_a_publication_is_for_the_type_that_its_subject_names(scene: Scene) -> None:
     """By its type the home decides for a whole batch whether it is acknowledged before it is handled."""
     grants = GrantsEntry(type=Grants(publish=["news.*"]))

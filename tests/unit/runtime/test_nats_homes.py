@@ -143,3 +143,21 @@ def test_it_needs_asyncio() -> None:
 
     with pytest.raises(UsageError, match="a NatsRuntime needs asyncio"):
         trio.run(open_one)
+
+
+async def test_a_type_that_is_registered_while_a_process_begins_anew_joins_with_it(
+    nats: nats_server.NatsServer, space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease was lost. Both go through the types, and wait for the directory at each."""
+    async with NatsRuntime(nats.url, space=space, process="one", audit=False) as one:
+        await one.register("greeter", Greeter)
+        join = one._homes._join
+
+        async def join_slowly(type: str) -> None:
+            if type == "greeter":
+                await one.register("errand", Errand)
+            await join(type)
+
+        monkeypatch.setattr(one._homes, "_join", join_slowly)
+        await one._homes.join_again()
+        assert {type for type, _ in one._directory.types()} == {"greeter", "errand"}

@@ -67,7 +67,7 @@ class AgentHomes:
 
     async def join_again(self) -> None:
         """After a new incarnation has begun."""
-        for type in self._types:
+        for type in tuple(self._types):  # others are registered meanwhile, and join by themselves
             await self._join(type)
 
     async def leave(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup
 
+from fumehood.egress.limits import TokenBucket
 from fumehood.errors import (
     DeliveryError,
     FumehoodError,
@@ -38,6 +39,7 @@ from fumehood.runtime.registry import Registry
 from fumehood.runtime.scheduler import Scheduler
 
 _MOST_WAITING = 100_000
+_QUESTIONS_AT_ONCE, _QUESTIONS_PER_SECOND, _MOST_PROCESSES = 40, 20, 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -71,6 +73,8 @@ class Reception:
         self._group: TaskGroup | None = None
         self._waiting: deque[Received] = deque()
         self._wanted = anyio.Event()
+        self._questions: dict[str, TokenBucket] = {}
+        """By the process whose messages lead to them."""
         self.is_stopped = False
 
     async def run(self) -> None:
@@ -182,13 +186,20 @@ class Reception:
         read: set[str] = set()
         while (refusal := self._judge(parcel, envelope)) is not None:
             keys = set(refusal.keys) - read
-            if not keys:
+            if not keys or not self._may_ask(parcel.by.process):
                 if refusal.denied is not None:
                     await self._parts.audit.record(refusal.denied, agent=str(envelope.sender))
                 raise refusal.error
             for key in keys:
                 await self._parts.directory.refresh(key)
             read |= keys
+
+    def _may_ask(self, process: str) -> bool:
+        """Questions to the directory take longer than messages, and everything behind them waits."""
+        if len(self._questions) > _MOST_PROCESSES:
+            self._questions.clear()
+        bucket = self._questions.setdefault(process, TokenBucket(_QUESTIONS_AT_ONCE, _QUESTIONS_PER_SECOND))
+        return bucket.take()
 
     def _judge(self, parcel: Parcel, envelope: Envelope) -> _Refusal | None:
         """By what this process knows."""
