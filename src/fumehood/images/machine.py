@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tarfile
 from contextlib import closing
 from pathlib import Path
@@ -90,7 +91,7 @@ def build_machine_image(
             "languages": ["python", "sh", *recipe.languages],
         }
         (draft / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-        _publish(draft, folder)
+        publish(draft, folder)
     return read_image(recipe.name)
 
 
@@ -120,13 +121,22 @@ def _digest(folder: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _publish(draft: Path, folder: Path) -> None:
-    """Takes the place of the image of that name, if there is one; machines that run keep what they have open."""
+def publish(draft: Path, folder: Path) -> None:
+    """Takes the place of the image of that name, if there is one; machines that run keep what they have open.
+
+    $FUMEHOOD_MACHINES may be on another disk than the build: nothing is replaced before all of it is there.
+    """
     make_folder("images")
     with closing(lock_exclusive(folder.parent / "lock")):
-        old = folder.with_name(f".{folder.name}.old")
+        old, new = (folder.with_name(f".{folder.name}.{word}") for word in ("old", "new"))
         remove_folder(old)
+        remove_folder(new)
+        try:
+            shutil.move(draft, new)
+        except OSError:
+            remove_folder(new)
+            raise
         if folder.exists():
             folder.rename(old)
-        draft.rename(folder)
+        new.rename(folder)
         remove_folder(old)
