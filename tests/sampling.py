@@ -33,6 +33,7 @@ ON_MACHINES = frozenset(
         "test_the_workspace_is_shared_by_the_runs_of_a_sandbox",
         "test_an_exit_is_told_with_its_code",
         "test_processes_left_behind_do_not_hold_up_the_end",
+        "test_a_program_that_is_out_of_time_as_it_begins_is_told_so_and_goes_no_further",
         "test_what_is_written_a_program_reads_and_the_other_way_round",
         "test_a_limit_on_processes_is_each_runs_own",
         "test_state_lives_on_between_runs",

@@ -46,6 +46,14 @@ def test_a_command_that_does_not_end_is_out_of_time(box: Sandbox) -> None:
 
 
 @pytest.mark.one_container
+def test_a_program_that_is_out_of_time_as_it_begins_is_told_so_and_goes_no_further(box: Sandbox) -> None:
+    """Its process may be anywhere on its way to the program."""
+    source = "import time; time.sleep(0.05); open('late', 'w')"
+    for step in range(20):
+        assert box.run(source, timeout=0.001 + step * 0.0005).cause is Cause.WALL_TIME, step
+    assert box.run("import os, time; time.sleep(0.2); print(os.path.exists('late'))").stdout == "False\n"
+
+
 def test_the_policys_timeout_holds_without_another(open_box: Callable[..., Sandbox]) -> None:
     assert open_box(resources={"timeout": "300ms"}).run("while True: pass").cause is Cause.WALL_TIME
 

@@ -144,6 +144,7 @@ class Supervisor:
     def _end(self, ended_by: str) -> NoReturn:
         """Kill what is left, wait for the proof, have it cleared up, and only then tell the host."""
         others = self._processes.count_others(self._program) if self._status else 0
+        self._kill_program()
         self._processes.kill()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         answer: dict[str, Any] = {
@@ -160,6 +161,12 @@ class Supervisor:
         wire.receive(self._run.gate)
         self._tell(answer)
         os._exit(0)
+
+    def _kill_program(self) -> None:
+        """By itself first: a run that ends as it begins may not be in its group yet, and would go on unseen."""
+        if self._status is None:
+            os.kill(self._program, signal.SIGKILL)
+            os.waitpid(self._program, 0)
 
     def _trouble(self, others: int) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
