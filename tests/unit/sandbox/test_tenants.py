@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,12 @@ async def interpreter(tenant: Tenant) -> str:
 
 
 async def test_no_interpreter_serves_two_tenants(tenants: tuple[Tenant, Tenant]) -> None:
-    first = [await interpreter(tenant) for tenant in (*tenants, LOCAL)]
-    again = [await interpreter(tenant) for tenant in (*tenants, LOCAL)]
-    assert first == again, "cells stay warm, so that a shared one would have been used"
+    async with AsyncExitStack() as stack:  # open, so that no cell ends meanwhile
+        for tenant in (*tenants, LOCAL):
+            await stack.enter_async_context(AsyncSandbox(POLICY, tenant=tenant))
+        first = [await interpreter(tenant) for tenant in (*tenants, LOCAL)]
+        again = [await interpreter(tenant) for tenant in (*tenants, LOCAL)]
+    assert first == again, "cells are warm, so that a shared one would have been used"
     assert len({value for line in first for value in line.split()}) == 6
 
 
