@@ -11,7 +11,7 @@ import anyio.from_thread
 import httpx
 import pytest
 import sampling
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from unit.server.hosting import hosted
 
@@ -118,6 +118,7 @@ def test_no_request_makes_the_server_fail(fuzzed: Fuzzed) -> None:
         suppress_health_check=list(HealthCheck),
         database=None,
     )
+    @example(("POST", "/named-sandboxes", {}, {"name": "made", "document": {}}))
     @given(requests())
     def ask(request: tuple[str, str, dict[str, str], Any]) -> None:
         method, path, query, body = request

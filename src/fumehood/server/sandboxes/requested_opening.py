@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from fumehood.errors import DeniedError, UsageError
-from fumehood.guest.contract.frames import Header
+from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.policy import Policy, deny_all
 from fumehood.policy.arguments import add_packages
 from fumehood.remote.policies import unpack_policy, unpack_recent
@@ -139,7 +139,10 @@ async def find_wanted_policy(
         if found is None:
             raise UsageError(f"there is no policy {wanted!r} in the catalogue of {principal.tenant}")
         return wanted, found
-    policy = unpack_recent(wanted) or await beside_the_loop(principal.tenant, lambda: unpack_policy(wanted))
+    try:
+        policy = unpack_recent(wanted) or await beside_the_loop(principal.tenant, lambda: unpack_policy(wanted))
+    except FrameError as error:
+        raise UsageError(f"{error}: it has its meaning as text, its digest, and a name or none") from error
     if scope is not None and policy.digest != deny_all().digest:
         _require(principal, scope)
     check_tenant_policy(_without_sent(policy, sent or {}), policy.name or "policy")
