@@ -96,8 +96,13 @@ class NatsClient(Client):
 
         number = self._sid + 1
         self._listening[number] = take
-        subscription = await self.subscribe(subject, cb=never)  # pyright: ignore[reportUnknownMemberType] - a parameter not used here
-        assert subscription._id == number  # pyright: ignore[reportPrivateUsage]
+        try:
+            subscription = await self.subscribe(subject, cb=never)  # pyright: ignore[reportUnknownMemberType] - a parameter not used here
+            if subscription._id != number:  # pyright: ignore[reportPrivateUsage]
+                raise RuntimeError("the client numbers subscriptions in another way")
+        except BaseException:
+            del self._listening[number]  # the number may be the next one's
+            raise
         return subscription
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:

@@ -8,11 +8,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import nats_server
 import pytest
+from nats.aio.msg import Msg
+from nats.errors import BadSubjectError
 
 from fumehood.cluster import connection as cluster_connection
 from fumehood.cluster.authority import ClusterAuthority
 from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.nats_client import NatsClient
 from fumehood.errors import DeliveryError, LostError, UsageError
 from fumehood.runtime.nats import NatsConnection, NatsRuntime
 from fumehood.runtime.nats import connection as runtime_connection
@@ -119,3 +123,26 @@ async def test_a_greeting_leads_to_no_other_server(tmp_path: Path) -> None:
 def test_a_web_socket_without_tls_is_refused_whatever_else_is_given(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="would not be encrypted"):
         NatsConnection("ws://nats.example:80", tls=credentials(tmp_path, 1).context())
+
+
+async def test_a_subscription_that_failed_takes_nothing_of_the_next_one() -> None:
+    taken: list[object] = []
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    with nats_server.running() as server:
+        client = NatsClient()
+        await client.connect(server.url)
+        try:
+            with pytest.raises(BadSubjectError):
+                await client.listen("", taken.append)
+
+            async def hear(message: Msg) -> None:
+                heard.put_nowait(message.data)
+
+            await client.subscribe("next", cb=hear)
+            await client.flush()
+            client.send("next", b"for the next one")
+            async with asyncio.timeout(5):
+                assert await heard.get() == b"for the next one"
+        finally:
+            await client.close()
+    assert taken == []
